@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cgroup steer: the words of cpu.hint and what a task group carries for them.
+ *
+ * Everything declared here is free of scheduler internals, so that the word
+ * handling can be tested on its own (kernel/cgroup/steer_words_test.c).
+ */
+#ifndef _LINUX_SCHED_STEER_H
+#define _LINUX_SCHED_STEER_H
+
+#include <linux/bits.h>
+#include <linux/types.h>
+
+/*
+ * One bit for each low-level word, in the order in which cpu.hint and
+ * cpu.hint.effective list them. Plain numbers, because trace formats are read
+ * by tools that do not evaluate C.
+ */
+#define STEER_FORK_AFFINE	0x0001
+#define STEER_FORK_SPREAD	0x0002
+#define STEER_WAKE_AFFINE	0x0004
+#define STEER_WAKE_HOLD		0x0008
+#define STEER_WAKE_WIDE		0x0010
+#define STEER_SCAN_FULL		0x0020
+#define STEER_SCAN_NONE		0x0040
+#define STEER_SLICE_SHORT	0x0080
+#define STEER_SLICE_LONG	0x0100
+#define STEER_PREEMPT_NONE	0x0200
+#define STEER_PACK		0x0400
+#define STEER_ENERGY		0x0800
+
+#define STEER_NR_WORDS		12
+#define STEER_WORDS		((1U << STEER_NR_WORDS) - 1)
+
+/* Categories: at most one word of each may be in force. */
+#define STEER_FORK		(STEER_FORK_AFFINE | STEER_FORK_SPREAD)
+#define STEER_WAKE		(STEER_WAKE_AFFINE | STEER_WAKE_HOLD)
+#define STEER_REACH		STEER_WAKE_WIDE
+#define STEER_SCAN		(STEER_SCAN_FULL | STEER_SCAN_NONE)
+#define STEER_SLICE		(STEER_SLICE_SHORT | STEER_SLICE_LONG)
+#define STEER_PREEMPT		STEER_PREEMPT_NONE
+
+/*
+ * A request is what cpu.hint holds: refining words in the low bits, a profile
+ * above them, and one bit that tells "none" from "inherit". All zero is
+ * "inherit", which is what a new group starts with.
+ */
+#define STEER_PROFILE_SHIFT	16
+#define STEER_PROFILE		(0xfU << STEER_PROFILE_SHIFT)
+#define STEER_EXPLICIT		BIT(31)
+#define STEER_INHERIT		0U
+#define STEER_NONE		STEER_EXPLICIT
+
+/* Longest line that cpu.hint or cpu.hint.effective can show, with its NUL. */
+#define STEER_LINE_MAX		192
+
+int steer_request_parse(char *line, u32 current_request, u32 inherited,
+			u32 *request);
+int steer_request_format(u32 request, char *line, size_t size);
+u32 steer_request_words(u32 request);
+u32 steer_request_resolve(u32 request, u32 inherited);
+int steer_words_format(u32 words, u32 available, char *line, size_t size);
+bool steer_words_conflict(u32 words);
+
+struct steer_stats;
+
+/**
+ * struct steer_group - what a task group carries for cpu.hint
+ * @hint: effective words (STEER_*), read on scheduler paths with one load
+ * @request: what the user wrote, see STEER_EXPLICIT; under steer_mutex
+ * @online: the group cannot fail to come into being any more; under steer_mutex
+ * @stats: per-CPU counters, allocated when a hint first becomes effective
+ *
+ * Empty without CONFIG_CGROUP_STEER, so that struct task_group does not change.
+ */
+struct steer_group {
+#ifdef CONFIG_CGROUP_STEER
+	u32			hint;
+	u32			request;
+	bool			online;
+	struct steer_stats __percpu *stats;
+#endif
+};
+
+#endif /* _LINUX_SCHED_STEER_H */
