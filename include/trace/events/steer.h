@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cgroup steer: what was decided for the tasks of groups with a hint.
+ * The fields are described in Documentation/admin-guide/cgroup-steer.rst.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM steer
+
+#if !defined(_TRACE_STEER_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _TRACE_STEER_H
+
+#include <linux/cgroup.h>
+#include <linux/sched.h>
+#include <linux/sched/steer.h>
+#include <linux/tracepoint.h>
+
+#ifndef _STEER_VERDICTS
+#define _STEER_VERDICTS
+/**
+ * enum steer_verdict - what became of one category of a hint
+ * @STEER_V_UNASKED: the group has no word of this category
+ * @STEER_V_FOLLOWED: the hint decided
+ * @STEER_V_SAME_LLC: the choice was between CPUs of one LLC anyway
+ * @STEER_V_FULL: no CPU was idle where the hint pointed
+ * @STEER_V_AFFINITY: the task may not run where the hint pointed
+ * @STEER_V_IRQ: no task did the waking, so there is no waker's LLC
+ * @STEER_V_OVERLOADED: the LLC has more runnable tasks than CPUs
+ * @STEER_V_GAVE_UP: the load balancer had failed too often
+ */
+enum steer_verdict {
+	STEER_V_UNASKED,
+	STEER_V_FOLLOWED,
+	STEER_V_SAME_LLC,
+	STEER_V_FULL,
+	STEER_V_AFFINITY,
+	STEER_V_IRQ,
+	STEER_V_OVERLOADED,
+	STEER_V_GAVE_UP,
+};
+#endif
+
+TRACE_DEFINE_ENUM(STEER_V_UNASKED);
+TRACE_DEFINE_ENUM(STEER_V_FOLLOWED);
+TRACE_DEFINE_ENUM(STEER_V_SAME_LLC);
+TRACE_DEFINE_ENUM(STEER_V_FULL);
+TRACE_DEFINE_ENUM(STEER_V_AFFINITY);
+TRACE_DEFINE_ENUM(STEER_V_IRQ);
+TRACE_DEFINE_ENUM(STEER_V_OVERLOADED);
+TRACE_DEFINE_ENUM(STEER_V_GAVE_UP);
+
+#define show_steer_verdict(verdict)					\
+	__print_symbolic(verdict,					\
+		{ STEER_V_UNASKED,	"unasked" },			\
+		{ STEER_V_FOLLOWED,	"followed" },			\
+		{ STEER_V_SAME_LLC,	"same_llc" },			\
+		{ STEER_V_FULL,		"full" },			\
+		{ STEER_V_AFFINITY,	"affinity" },			\
+		{ STEER_V_IRQ,		"irq" },			\
+		{ STEER_V_OVERLOADED,	"overloaded" },			\
+		{ STEER_V_GAVE_UP,	"gave_up" })
+
+#define show_steer_words(words)						\
+	__print_flags(words, "|",					\
+		{ STEER_FORK_AFFINE,	"fork_affine" },		\
+		{ STEER_FORK_SPREAD,	"fork_spread" },		\
+		{ STEER_WAKE_AFFINE,	"wake_affine" },		\
+		{ STEER_WAKE_HOLD,	"wake_hold" },			\
+		{ STEER_WAKE_WIDE,	"wake_wide" },			\
+		{ STEER_SCAN_FULL,	"scan_full" },			\
+		{ STEER_SCAN_NONE,	"scan_none" },			\
+		{ STEER_SLICE_SHORT,	"slice_short" },		\
+		{ STEER_SLICE_LONG,	"slice_long" },			\
+		{ STEER_PREEMPT_NONE,	"preempt_none" },		\
+		{ STEER_PACK,		"pack" },			\
+		{ STEER_ENERGY,		"energy" })
+
+/**
+ * steer_hint - the effective words of a group changed
+ * @css: the group's cpu controller state
+ * @hint: effective words from now on
+ */
+TRACE_EVENT(steer_hint,
+
+	TP_PROTO(struct cgroup_subsys_state *css, u32 hint),
+
+	TP_ARGS(css, hint),
+
+	TP_STRUCT__entry(
+		__field(u64, cgroup)
+		__field(u32, hint)
+	),
+
+	TP_fast_assign(
+		__entry->cgroup	= cgroup_id(css->cgroup);
+		__entry->hint	= hint;
+	),
+
+	TP_printk("cgroup=%llu hint=%s", __entry->cgroup,
+		  show_steer_words(__entry->hint))
+);
+
+/**
+ * steer_wake - a task of a hinted group woke up
+ * @p: the task
+ * @hint: effective words of its group
+ * @waker_cpu: CPU on which the waker runs
+ * @prev_cpu: CPU on which @p ran last
+ * @target_cpu: CPU near which the default path would search
+ * @cpu: CPU chosen for @p, or -1 where the default path goes on
+ * @wake: what became of the wake hint (enum steer_verdict)
+ * @reach: what became of wake_wide
+ * @scan: what became of the scan hint
+ * @pack: what became of pack
+ */
+TRACE_EVENT(steer_wake,
+
+	TP_PROTO(struct task_struct *p, u32 hint, int waker_cpu, int prev_cpu,
+		 int target_cpu, int cpu, int wake, int reach, int scan, int pack),
+
+	TP_ARGS(p, hint, waker_cpu, prev_cpu, target_cpu, cpu, wake, reach, scan,
+		pack),
+
+	TP_STRUCT__entry(
+		__array(char, comm, TASK_COMM_LEN)
+		__field(pid_t, pid)
+		__field(u32, hint)
+		__field(int, waker_cpu)
+		__field(int, prev_cpu)
+		__field(int, target_cpu)
+		__field(int, cpu)
+		__field(u8, wake)
+		__field(u8, reach)
+		__field(u8, scan)
+		__field(u8, pack)
+	),
+
+	TP_fast_assign(
+		memcpy(__entry->comm, p->comm, TASK_COMM_LEN);
+		__entry->pid		= p->pid;
+		__entry->hint		= hint;
+		__entry->waker_cpu	= waker_cpu;
+		__entry->prev_cpu	= prev_cpu;
+		__entry->target_cpu	= target_cpu;
+		__entry->cpu		= cpu;
+		__entry->wake		= wake;
+		__entry->reach		= reach;
+		__entry->scan		= scan;
+		__entry->pack		= pack;
+	),
+
+	TP_printk("comm=%s pid=%d hint=%s waker_cpu=%d prev_cpu=%d target_cpu=%d cpu=%d wake=%s reach=%s scan=%s pack=%s",
+		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
+		  __entry->waker_cpu, __entry->prev_cpu, __entry->target_cpu,
+		  __entry->cpu,
+		  show_steer_verdict(__entry->wake),
+		  show_steer_verdict(__entry->reach),
+		  show_steer_verdict(__entry->scan),
+		  show_steer_verdict(__entry->pack))
+);
+
+/**
+ * steer_fork - a task of a hinted group was created, or called exec
+ * @p: the task
+ * @hint: effective words of its group
+ * @parent_cpu: CPU of the parent, or of @p itself at exec
+ * @cpu: CPU chosen for @p, or -1 where the default path goes on
+ * @verdict: what became of the fork hint (enum steer_verdict)
+ */
+TRACE_EVENT(steer_fork,
+
+	TP_PROTO(struct task_struct *p, u32 hint, int parent_cpu, int cpu,
+		 int verdict),
+
+	TP_ARGS(p, hint, parent_cpu, cpu, verdict),
+
+	TP_STRUCT__entry(
+		__array(char, comm, TASK_COMM_LEN)
+		__field(pid_t, pid)
+		__field(u32, hint)
+		__field(int, parent_cpu)
+		__field(int, cpu)
+		__field(u8, verdict)
+	),
+
+	TP_fast_assign(
+		memcpy(__entry->comm, p->comm, TASK_COMM_LEN);
+		__entry->pid		= p->pid;
+		__entry->hint		= hint;
+		__entry->parent_cpu	= parent_cpu;
+		__entry->cpu		= cpu;
+		__entry->verdict	= verdict;
+	),
+
+	TP_printk("comm=%s pid=%d hint=%s parent_cpu=%d cpu=%d verdict=%s",
+		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
+		  __entry->parent_cpu, __entry->cpu,
+		  show_steer_verdict(__entry->verdict))
+);
+
+/**
+ * steer_balance - the load balancer wanted to move a task with a wake hint
+ * @p: the task
+ * @hint: effective words of its group
+ * @src_cpu: CPU on whose runqueue @p waits
+ * @dst_cpu: CPU that wanted to pull it
+ * @verdict: followed means that @p stays (enum steer_verdict)
+ */
+TRACE_EVENT(steer_balance,
+
+	TP_PROTO(struct task_struct *p, u32 hint, int src_cpu, int dst_cpu,
+		 int verdict),
+
+	TP_ARGS(p, hint, src_cpu, dst_cpu, verdict),
+
+	TP_STRUCT__entry(
+		__array(char, comm, TASK_COMM_LEN)
+		__field(pid_t, pid)
+		__field(u32, hint)
+		__field(int, src_cpu)
+		__field(int, dst_cpu)
+		__field(u8, verdict)
+	),
+
+	TP_fast_assign(
+		memcpy(__entry->comm, p->comm, TASK_COMM_LEN);
+		__entry->pid		= p->pid;
+		__entry->hint		= hint;
+		__entry->src_cpu	= src_cpu;
+		__entry->dst_cpu	= dst_cpu;
+		__entry->verdict	= verdict;
+	),
+
+	TP_printk("comm=%s pid=%d hint=%s src_cpu=%d dst_cpu=%d verdict=%s",
+		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
+		  __entry->src_cpu, __entry->dst_cpu,
+		  show_steer_verdict(__entry->verdict))
+);
+
+#endif /* _TRACE_STEER_H */
+
+/* This part must be outside protection */
+#include <trace/define_trace.h>

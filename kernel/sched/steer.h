@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cgroup steer: the contract between the scheduler and the steer mechanisms.
+ *
+ * Callers need no #ifdef: without CONFIG_CGROUP_STEER every function here is an
+ * empty inline, and the callers compile to the text they had before. With it,
+ * each starts with a static branch that is off until some group has a hint.
+ */
+#ifndef _KERNEL_SCHED_STEER_H
+#define _KERNEL_SCHED_STEER_H
+
+#include <linux/jump_label_ratelimit.h>
+#include <linux/sched/steer.h>
+
+struct seq_file;
+
+#ifdef CONFIG_CGROUP_STEER
+
+/*
+ * Counters of a group: how often a category was followed, and why not. They
+ * count the tasks that are directly in the group. cpu.stat has the keys.
+ */
+enum steer_counter {
+	STEER_NR_FORK_FOLLOWED,
+	STEER_NR_FORK_FULL,
+	STEER_NR_FORK_AFFINITY,
+	STEER_NR_WAKE_FOLLOWED,
+	STEER_NR_WAKE_SAME_LLC,
+	STEER_NR_WAKE_FULL,
+	STEER_NR_WAKE_AFFINITY,
+	STEER_NR_WAKE_IRQ,
+	STEER_NR_REACH_FOLLOWED,
+	STEER_NR_REACH_FULL,
+	STEER_NR_SCAN_FOLLOWED,
+	STEER_NR_SCAN_FULL,
+	STEER_NR_SLICE_FOLLOWED,
+	STEER_NR_SLICE_CUSTOM,
+	STEER_NR_PREEMPT_FOLLOWED,
+	STEER_NR_PACK_FOLLOWED,
+	STEER_NR_PACK_FULL,
+	STEER_NR_ENERGY_UNAVAILABLE,
+	STEER_NR_BALANCE_HELD,
+	STEER_NR_BALANCE_OVERLOADED,
+	STEER_NR_BALANCE_GAVE_UP,
+	STEER_NR_COUNTERS
+};
+
+struct steer_stats {
+	u64 count[STEER_NR_COUNTERS];
+};
+
+extern struct static_key_false_deferred steer_hint_key;
+
+/* Effective words of @p's group; REQUIRES: p->pi_lock or the rq lock. */
+static __always_inline u32 steer_hint(struct task_struct *p)
+{
+	return READ_ONCE(task_group(p)->steer.hint);
+}
+
+u32 steer_hint_available(void);
+
+int steer_tg_online(struct task_group *tg);
+void steer_tg_offline(struct task_group *tg);
+void steer_tg_free(struct task_group *tg);
+void steer_stat_show(struct seq_file *sf, struct task_group *tg);
+
+int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target);
+int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
+bool __steer_fork_spread(struct task_struct *p);
+bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
+			  struct sched_domain *sd);
+u64 __steer_slice(struct sched_entity *se, u64 base);
+bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
+
+/**
+ * steer_wake_cpu - place a waking task as its group's hints ask
+ * @p: the waking task; p->pi_lock and the RCU read lock are held
+ * @prev_cpu: where it ran last
+ * @target: the CPU near which the default path would search
+ *
+ * Return: the CPU to go to, or -1 to go on with the default path.
+ */
+static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
+					  int target)
+{
+	if (static_branch_unlikely(&steer_hint_key.key))
+		return __steer_wake_cpu(p, prev_cpu, target);
+	return -1;
+}
+
+/**
+ * steer_fork_cpu - place a new or exec'ing task as its group's hints ask
+ * @p: the task; p->pi_lock and the RCU read lock are held
+ * @parent_cpu: the CPU of the parent, or where the exec'ing task runs
+ *
+ * Return: the CPU to go to, or -1 to go on with the default path.
+ */
+static __always_inline int steer_fork_cpu(struct task_struct *p, int parent_cpu)
+{
+	if (static_branch_unlikely(&steer_hint_key.key))
+		return __steer_fork_cpu(p, parent_cpu);
+	return -1;
+}
+
+/**
+ * steer_fork_spread - is this new task to be spread?
+ * @p: the task
+ *
+ * Return: true if the NUMA imbalance allowance does not apply to @p.
+ */
+static __always_inline bool steer_fork_spread(struct task_struct *p)
+{
+	return static_branch_unlikely(&steer_hint_key.key) && __steer_fork_spread(p);
+}
+
+/**
+ * steer_fork_tie - does a new task leave its group although idle CPUs tie?
+ * @p: the task
+ * @local_idle: idle CPUs of the local group
+ * @idlest_idle: idle CPUs of the best other group
+ * @local_util: utilisation of the local group
+ * @idlest_util: utilisation of the best other group
+ *
+ * Return: true if @p is to be spread, and the other group is less utilised.
+ */
+static __always_inline bool steer_fork_tie(struct task_struct *p,
+					   unsigned int local_idle,
+					   unsigned int idlest_idle,
+					   unsigned long local_util,
+					   unsigned long idlest_util)
+{
+	return static_branch_unlikely(&steer_hint_key.key) &&
+	       local_idle == idlest_idle && idlest_util < local_util &&
+	       __steer_fork_spread(p);
+}
+
+/**
+ * steer_balance_hold - should the load balancer leave this task alone?
+ * @p: a task that waits on a runqueue whose lock is held
+ * @dst_cpu: the CPU that wants to pull it
+ * @sd: the domain that is being balanced
+ *
+ * Return: true if @p is better left in its LLC for now.
+ */
+static __always_inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
+					       struct sched_domain *sd)
+{
+	return static_branch_unlikely(&steer_hint_key.key) &&
+	       __steer_balance_hold(p, dst_cpu, sd);
+}
+
+/**
+ * steer_slice - the EEVDF request of an entity that has not set its own
+ * @se: a task's or a group's entity; its rq lock is held
+ * @base: the default request [ns]
+ *
+ * Return: request [ns].
+ */
+static __always_inline u64 steer_slice(struct sched_entity *se, u64 base)
+{
+	if (static_branch_unlikely(&steer_hint_key.key))
+		return __steer_slice(se, base);
+	return base;
+}
+
+/**
+ * steer_wake_yields - does a waking task leave the running one alone?
+ * @p: the waking task
+ * @curr: the running task; the lock of its runqueue is held
+ *
+ * Return: true if @p is not to preempt @curr.
+ */
+static __always_inline bool steer_wake_yields(struct task_struct *p,
+					      struct task_struct *curr)
+{
+	return static_branch_unlikely(&steer_hint_key.key) &&
+	       __steer_wake_yields(p, curr);
+}
+
+#else /* !CONFIG_CGROUP_STEER */
+
+static inline int steer_tg_online(struct task_group *tg) { return 0; }
+static inline void steer_tg_offline(struct task_group *tg) { }
+static inline void steer_tg_free(struct task_group *tg) { }
+static inline void steer_stat_show(struct seq_file *sf, struct task_group *tg) { }
+static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target) { return -1; }
+static inline int steer_fork_cpu(struct task_struct *p, int parent_cpu) { return -1; }
+static inline bool steer_fork_spread(struct task_struct *p) { return false; }
+static inline bool steer_fork_tie(struct task_struct *p, unsigned int local_idle,
+				  unsigned int idlest_idle, unsigned long local_util,
+				  unsigned long idlest_util) { return false; }
+static inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
+				      struct sched_domain *sd) { return false; }
+static inline u64 steer_slice(struct sched_entity *se, u64 base) { return base; }
+static inline bool steer_wake_yields(struct task_struct *p,
+				     struct task_struct *curr) { return false; }
+
+#endif /* CONFIG_CGROUP_STEER */
+
+#endif /* _KERNEL_SCHED_STEER_H */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cgroup steer: what differs between kernel versions and configurations.
+ *
+ * The mechanism files use the names below and know no version. Known range:
+ * 6.12 (Debian's stable updates of it) and later.
+ */
+#ifndef _KERNEL_SCHED_STEER_COMPAT_H
+#define _KERNEL_SCHED_STEER_COMPAT_H
+
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#error "cgroup steer needs Linux 6.12 or later"
+#endif
+
+/* 6.14 renamed the counters of SCHED_IDLE tasks. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+#define steer_nr_idle_policy(rq)	((rq)->cfs.h_nr_idle)
+#else
+#define steer_nr_idle_policy(rq)	((rq)->cfs.idle_h_nr_running)
+#endif
+
+/*
+ * Tasks that want the CPU: neither those of a delayed dequeue nor SCHED_IDLE
+ * ones, which may be both, so the sum can be below 0.
+ */
+static inline int steer_nr_wanting(struct rq *rq)
+{
+	unsigned int delayed = READ_ONCE(rq->cfs.h_nr_queued) -
+			       READ_ONCE(rq->cfs.h_nr_runnable);
+
+	return READ_ONCE(rq->nr_running) - delayed -
+	       READ_ONCE(steer_nr_idle_policy(rq));
+}
+
+#ifdef CONFIG_SCHED_SMT
+#define steer_core_mask(cpu)		cpu_smt_mask(cpu)
+#else
+#define steer_core_mask(cpu)		cpumask_of(cpu)
+#endif
+
+#ifdef CONFIG_UCLAMP_TASK
+#define steer_util_min(p)		uclamp_eff_value(p, UCLAMP_MIN)
+#define steer_util_max(p)		uclamp_eff_value(p, UCLAMP_MAX)
+#else
+#define steer_util_min(p)		((void)(p), 0UL)
+#define steer_util_max(p)		((void)(p), (unsigned long)SCHED_CAPACITY_SCALE)
+#endif
+
+#endif /* _KERNEL_SCHED_STEER_COMPAT_H */

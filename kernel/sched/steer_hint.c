@@ -1,0 +1,677 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cpu.hint: where the fair tasks of a group run
+ *
+ * DOC: what a hint can and cannot do
+ *
+ * A hint says which CPU of those that the scheduler may choose anyway is the
+ * better one. It never makes a CPU eligible: affinity, cpusets, partitions and
+ * isolation (all in p->cpus_ptr and in the scheduling domains), CPU capacity
+ * and core scheduling cookies are tested first, for each candidate. Real-time
+ * and deadline tasks, and tasks owned by a BPF scheduler, never come here.
+ *
+ * The ancestor of this file followed a wake hint wherever the target LLC had
+ * its "has idle cores" flag set. The flag is set when a core goes idle, and
+ * cleared by a search that fails; in between it lies. Tasks were therefore
+ * piled onto a full LLC, and p99 wakeup latency rose from 73 us to 2.6 ms with
+ * 16 workers. So here a hint is followed only onto a CPU that has been looked
+ * at and found idle. Otherwise the default path runs as if there were no hint,
+ * and a counter tells why.
+ *
+ * That look can be outdated by the time the task is queued, as it can on the
+ * default path: two wakers may choose one CPU. The window is the same few
+ * hundred nanoseconds, and the load balancer repairs it inside the LLC.
+ *
+ * Wakeup
+ * ------
+ * The default path has two steps: wake_affine() chooses between the waker's and
+ * the previous CPU, select_idle_sibling() searches the LLC of that target. The
+ * hook sits between the two, and sees the target.
+ *
+ *	wake_affine, wake_hold	choose the LLC. They have something to say only
+ *				where the waker and the previous CPU are in
+ *				different LLCs.
+ *	pack			among the candidates, an idle thread of a busy
+ *				core; failing that, and unless the LLC is a hinted
+ *				one, a busy CPU on which the task fits by
+ *				utilisation: with one runnable task at most, and
+ *				20 % of its capacity still free after.
+ *	scan_none		candidates are the target and the previous CPU, and
+ *				with pack their SMT siblings. It applies where no
+ *				LLC was hinted, and not together with wake_wide.
+ *	scan_full		candidates are all CPUs of the LLC, whatever
+ *				SIS_UTIL thinks of the cost.
+ *	wake_wide		if none of the LLC is idle, the nearest idle CPU
+ *				beyond it, looking at STEER_REACH_CPUS at most.
+ *
+ * A hinted LLC is always searched in full: it is the price of never following a
+ * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
+ * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
+ * depends on SMT, nor on the state of a periodic average.
+ *
+ * A wakeup from a hard interrupt, or from any interrupt on an idle CPU, has no
+ * waker task; its CPU says where the device or the timer was. wake_affine does
+ * not apply to it, as in wake_affine_idle().
+ *
+ * Fork and exec
+ * -------------
+ * fork_affine stays in the parent's LLC while as many CPUs as a core has threads
+ * are idle there. fork_spread changes two decisions of
+ * sched_balance_find_dst_group(): no NUMA imbalance is allowed, and where idle
+ * CPUs tie, the less utilised group wins.
+ *
+ * Load balancing
+ * --------------
+ * A task with a wake hint stays in its LLC while the CPUs that it may use there
+ * have no more runnable tasks than there are CPUs: the balance inside the LLC
+ * will find room for it. It is refused after LBF_ALL_PINNED was cleared, so
+ * that its queue never looks pinned by affinity, and only until the domain has
+ * failed cache_nice_tries times, as a cache-hot task is. Active balancing
+ * (misfit, asymmetric packing, lost capacity) does not ask. The refusal comes
+ * before NUMA locality is considered: a move to the preferred node waits as well.
+ *
+ * Slices
+ * ------
+ * slice_short and slice_long scale the EEVDF request, not the share: a short
+ * request has an earlier deadline, so its task runs sooner and not more. The
+ * request is set where the default one would be, when a request starts, so a
+ * change takes effect with the task's next request. A slice set with
+ * sched_setattr() is left alone. Group entities take the smallest slice of their
+ * queue, as on the default path.
+ *
+ * Locks and lifetime
+ * ------------------
+ * Placement runs under p->pi_lock and RCU, slices and balancing under the rq
+ * lock; either pins p->sched_task_group, and with it the words and counters.
+ * Domains are read under RCU. CPUs that go offline leave the domains before
+ * they stop; what slips through is caught by select_task_rq(), as for the
+ * default path. Autogroups and the root group have no words.
+ */
+#define CREATE_TRACE_POINTS
+#include <trace/events/steer.h>
+#undef CREATE_TRACE_POINTS
+
+#include <linux/jiffies.h>
+#include <linux/mmu_context.h>
+
+#include "sched.h"
+#include "steer.h"
+#include "steer_compat.h"
+
+/* How many CPUs beyond the LLC wake_wide looks at, without scan_full. */
+#define STEER_REACH_CPUS	64
+
+/* A short request is a quarter of the default, a long one four times as long. */
+#define STEER_SLICE_SHIFT	2
+/* The range that sched_setattr() accepts. */
+#define STEER_SLICE_MIN		(NSEC_PER_MSEC / 10)
+#define STEER_SLICE_MAX		(NSEC_PER_MSEC * 100)
+
+/* Off a second after the last user: flipping it interrupts every CPU. */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
+
+static void steer_count(struct task_struct *p, enum steer_counter counter)
+{
+	struct steer_stats __percpu *stats = READ_ONCE(task_group(p)->steer.stats);
+
+	if (stats)
+		this_cpu_inc(stats->count[counter]);
+}
+
+/**
+ * steer_hint_available - words that this machine can honour
+ *
+ * Return: set of STEER_* words.
+ */
+u32 steer_hint_available(void)
+{
+	return sched_energy_enabled() ? STEER_WORDS : STEER_WORDS & ~STEER_ENERGY;
+}
+
+/* What the task is expected to use of a CPU, as task_util_est() in fair.c. */
+static unsigned long steer_task_util(struct task_struct *p)
+{
+	unsigned long est = READ_ONCE(p->se.avg.util_est) & ~UTIL_AVG_UNCHANGED;
+
+	return max(READ_ONCE(p->se.avg.util_avg), est);
+}
+
+static bool steer_fits(struct task_struct *p, int cpu)
+{
+	unsigned long util;
+
+	if (!sched_asym_cpucap_active())
+		return true;
+
+	util = clamp(steer_task_util(p), steer_util_min(p), steer_util_max(p));
+	return util * 5 <= cpu_rq(cpu)->cpu_capacity * 4;
+}
+
+static bool steer_cpu_allowed(struct task_struct *p, int cpu)
+{
+	return cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	       sched_cpu_cookie_match(cpu_rq(cpu), p) && steer_fits(p, cpu);
+}
+
+/* Would @p run at once on this allowed CPU? */
+static bool steer_cpu_idle(struct task_struct *p, int cpu)
+{
+	struct rq *rq = cpu_rq(cpu);
+	unsigned int nr_idle_policy;
+
+	if (available_idle_cpu(cpu))
+		return true;
+	if (task_has_idle_policy(p))
+		return false;
+
+	/* One that runs nothing but SCHED_IDLE tasks is as good. */
+	nr_idle_policy = READ_ONCE(steer_nr_idle_policy(rq));
+	return nr_idle_policy && READ_ONCE(rq->nr_running) == nr_idle_policy;
+}
+
+static bool steer_siblings_idle(int cpu)
+{
+	int sibling;
+
+	for_each_cpu(sibling, steer_core_mask(cpu)) {
+		if (sibling != cpu && !available_idle_cpu(sibling))
+			return false;
+	}
+	return true;
+}
+
+/* The LLC of @cpu within its scheduling domains; just @cpu if it has none. */
+static const struct cpumask *steer_llc(int cpu)
+{
+	struct sched_domain *sd = rcu_dereference(per_cpu(sd_llc, cpu));
+
+	return sd ? sched_domain_span(sd) : cpumask_of(cpu);
+}
+
+/*
+ * Look through @span, which has @from somewhere in it, for an idle CPU: the
+ * first of an idle core, else the first thread. CPUs in @done were seen before.
+ * Each CPU that is looked at uses up one of *@budget.
+ */
+static int steer_scan(struct task_struct *p, const struct cpumask *span,
+		      int from, const struct cpumask *done, int *budget)
+{
+	int cpu, thread = -1;
+
+	for_each_cpu_wrap(cpu, span, from) {
+		if (done && cpumask_test_cpu(cpu, done))
+			continue;
+		if (!steer_cpu_allowed(p, cpu))
+			continue;
+		if ((*budget)-- <= 0)
+			break;
+		if (!steer_cpu_idle(p, cpu))
+			continue;
+		if (steer_siblings_idle(cpu))
+			return cpu;
+		if (thread < 0)
+			thread = cpu;
+	}
+	return thread;
+}
+
+static bool steer_try(struct task_struct *p, const struct cpumask *span, int cpu)
+{
+	return cpumask_test_cpu(cpu, span) && steer_cpu_allowed(p, cpu) &&
+	       steer_cpu_idle(p, cpu);
+}
+
+/*
+ * An idle CPU of the LLC of @target: where @p ran last, the target itself, or
+ * what a search brings.
+ */
+static int steer_idle_in_llc(struct task_struct *p, int target, int prev_cpu)
+{
+	const struct cpumask *span = steer_llc(target);
+	int budget = INT_MAX;
+
+	if (steer_try(p, span, prev_cpu))
+		return prev_cpu;
+	if (steer_try(p, span, target))
+		return target;
+	return steer_scan(p, span, target, NULL, &budget);
+}
+
+/*
+ * The nearest idle CPU outside the LLC of @target, of those in its domains. The
+ * one where @p ran last comes first, however far it is.
+ */
+static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
+			     u32 hint)
+{
+	int budget = hint & STEER_SCAN_FULL ? INT_MAX : STEER_REACH_CPUS;
+	const struct cpumask *done = steer_llc(target);
+	struct sched_domain *sd, *top = NULL;
+	int cpu = -1;
+
+	for (sd = rcu_dereference(cpu_rq(target)->sd); sd;
+	     sd = rcu_dereference(sd->parent))
+		top = sd;
+	if (!top)
+		return -1;
+	if (steer_try(p, sched_domain_span(top), prev_cpu))
+		return prev_cpu;
+
+	for (sd = rcu_dereference(cpu_rq(target)->sd); sd;
+	     sd = rcu_dereference(sd->parent)) {
+		if (cpumask_subset(sched_domain_span(sd), done))
+			continue;
+		cpu = steer_scan(p, sched_domain_span(sd), target, done, &budget);
+		if (cpu >= 0 || budget <= 0)
+			break;
+		done = sched_domain_span(sd);
+	}
+	return cpu;
+}
+
+/*
+ * Is there room for @p behind what this busy CPU does? Utilisation left free,
+ * or 0. What @p itself left behind on its last CPU is not taken off: it decays
+ * there, while the average of @p is as old as its sleep is long.
+ */
+static unsigned long steer_room(struct task_struct *p, int cpu)
+{
+	unsigned long util = cpu_util_cfs(cpu) + steer_task_util(p);
+	struct rq *rq = cpu_rq(cpu);
+	unsigned long limit = rq->cpu_capacity * 4 / 5;
+
+	if (READ_ONCE(rq->nr_running) > 1)
+		return 0;
+	return util < limit ? limit - util : 0;
+}
+
+/*
+ * A CPU of @span that is awake: an idle thread beside a busy one, else, unless
+ * @idle_only, the busy CPU that @p fills up best. Only CPUs that are in @llc as
+ * well are looked at: a core can have threads that are isolated.
+ */
+static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
+			   const struct cpumask *llc, int from, bool idle_only)
+{
+	unsigned long least = ULONG_MAX;
+	int cpu, busy = -1;
+
+	for_each_cpu_wrap(cpu, span, from) {
+		unsigned long room;
+
+		if (!cpumask_test_cpu(cpu, llc) || !steer_cpu_allowed(p, cpu))
+			continue;
+		if (available_idle_cpu(cpu) && steer_siblings_idle(cpu))
+			continue;
+		if (steer_cpu_idle(p, cpu))
+			return cpu;
+		if (idle_only)
+			continue;
+		room = steer_room(p, cpu);
+		if (room && room < least) {
+			least = room;
+			busy = cpu;
+		}
+	}
+	return busy;
+}
+
+static int steer_pack(struct task_struct *p, int target, int prev_cpu,
+		      bool no_search)
+{
+	const struct cpumask *llc = steer_llc(target);
+	int cpu;
+
+	if (!no_search)
+		return steer_pack_span(p, llc, llc, target, false);
+
+	cpu = steer_pack_span(p, steer_core_mask(target), llc, target, false);
+	if (cpu < 0 && cpumask_test_cpu(prev_cpu, llc))
+		cpu = steer_pack_span(p, steer_core_mask(prev_cpu), llc, prev_cpu,
+				      false);
+	return cpu;
+}
+
+/* Without a search: the previous CPU or the target, whichever has less to do. */
+static int steer_unsearched(struct task_struct *p, int target, int prev_cpu)
+{
+	bool prev_allowed = steer_cpu_allowed(p, prev_cpu);
+
+	if (!steer_cpu_allowed(p, target))
+		return prev_allowed ? prev_cpu : -1;
+	if (!prev_allowed)
+		return target;
+
+	if (steer_cpu_idle(p, prev_cpu))
+		return prev_cpu;
+	if (steer_cpu_idle(p, target))
+		return target;
+	return READ_ONCE(cpu_rq(target)->nr_running) <
+	       READ_ONCE(cpu_rq(prev_cpu)->nr_running) ? target : prev_cpu;
+}
+
+/* Where the wake hint points; @verdict tells whether it has anything to say. */
+static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
+			     int prev_cpu, int target, int *verdict)
+{
+	int cpu = hint & STEER_WAKE_AFFINE ? waker_cpu : prev_cpu;
+
+	*verdict = STEER_V_UNASKED;
+	if (!(hint & STEER_WAKE))
+		return target;
+
+	if (cpus_share_cache(waker_cpu, prev_cpu))
+		*verdict = STEER_V_SAME_LLC;
+	else if ((hint & STEER_WAKE_AFFINE) && (in_hardirq() || is_idle_task(current)))
+		*verdict = STEER_V_IRQ;
+	else if (!cpumask_intersects(steer_llc(cpu), p->cpus_ptr))
+		*verdict = STEER_V_AFFINITY;
+	else
+		return cpu;
+	return target;
+}
+
+static void steer_count_verdict(struct task_struct *p, int verdict,
+				enum steer_counter followed,
+				enum steer_counter full)
+{
+	if (verdict == STEER_V_FOLLOWED)
+		steer_count(p, followed);
+	else if (verdict == STEER_V_FULL)
+		steer_count(p, full);
+}
+
+static void steer_wake_account(struct task_struct *p, u32 hint, int wake,
+			       int reach, int scan, int pack)
+{
+	switch (wake) {
+	case STEER_V_SAME_LLC:
+		steer_count(p, STEER_NR_WAKE_SAME_LLC);
+		break;
+	case STEER_V_AFFINITY:
+		steer_count(p, STEER_NR_WAKE_AFFINITY);
+		break;
+	case STEER_V_IRQ:
+		steer_count(p, STEER_NR_WAKE_IRQ);
+		break;
+	default:
+		steer_count_verdict(p, wake, STEER_NR_WAKE_FOLLOWED,
+				    STEER_NR_WAKE_FULL);
+	}
+	steer_count_verdict(p, reach, STEER_NR_REACH_FOLLOWED,
+			    STEER_NR_REACH_FULL);
+	steer_count_verdict(p, scan, STEER_NR_SCAN_FOLLOWED, STEER_NR_SCAN_FULL);
+	steer_count_verdict(p, pack, STEER_NR_PACK_FOLLOWED, STEER_NR_PACK_FULL);
+
+	if ((hint & STEER_SLICE) && p->se.custom_slice)
+		steer_count(p, STEER_NR_SLICE_CUSTOM);
+	if ((hint & STEER_ENERGY) && !sched_energy_enabled())
+		steer_count(p, STEER_NR_ENERGY_UNAVAILABLE);
+}
+
+static int steer_verdict_of(int cpu)
+{
+	return cpu >= 0 ? STEER_V_FOLLOWED : STEER_V_FULL;
+}
+
+int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
+{
+	int wake, reach = STEER_V_UNASKED, scan = STEER_V_UNASKED;
+	int pack = STEER_V_UNASKED, pointed, found = -1;
+	int waker_cpu = smp_processor_id();
+	bool searched = false, no_search;
+	u32 hint = steer_hint(p);
+
+	lockdep_assert_held(&p->pi_lock);
+
+	if (!hint)
+		return -1;
+
+	/* Let the default path stack the completion of I/O on a kworker's CPU. */
+	if (is_per_cpu_kthread(current) && in_task() && prev_cpu == waker_cpu &&
+	    this_rq()->nr_running <= 1)
+		return -1;
+
+	/* wake_wide does not queue before it has searched. */
+	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
+
+	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, &wake);
+	if ((hint & STEER_WAKE) && wake == STEER_V_UNASKED) {
+		/* There is an LLC to choose, and the hint chose it. */
+		if (hint & STEER_PACK) {
+			found = steer_pack_span(p, steer_llc(pointed),
+						steer_llc(pointed), pointed, true);
+			pack = steer_verdict_of(found);
+		}
+		if (found < 0)
+			found = steer_idle_in_llc(p, pointed, prev_cpu);
+		wake = steer_verdict_of(found);
+		searched = cpus_share_cache(pointed, target);
+	}
+
+	/* Without an LLC from the hint, the other words apply to the default. */
+	if (found < 0 && (hint & STEER_PACK)) {
+		found = steer_pack(p, target, prev_cpu, no_search);
+		pack = steer_verdict_of(found);
+	}
+	if (found < 0 && (hint & (STEER_SCAN_FULL | STEER_REACH)) && !searched)
+		found = steer_idle_in_llc(p, target, prev_cpu);
+	if (hint & STEER_SCAN_FULL)
+		scan = steer_verdict_of(found);
+	if (found < 0 && (hint & STEER_REACH)) {
+		found = steer_idle_beyond(p, pointed, prev_cpu, hint);
+		reach = steer_verdict_of(found);
+	}
+	if (no_search) {
+		if (found < 0)
+			found = steer_unsearched(p, target, prev_cpu);
+		scan = steer_verdict_of(found);
+	}
+
+	steer_wake_account(p, hint, wake, reach, scan, pack);
+	trace_steer_wake(p, hint, waker_cpu, prev_cpu, target, found, wake, reach,
+			 scan, pack);
+	/* What select_idle_sibling() would have remembered. */
+	if (found >= 0)
+		p->recent_used_cpu = prev_cpu;
+	return found;
+}
+
+/*
+ * fork_affine: an idle CPU of the parent's LLC, if as many are idle there as a
+ * core has threads.
+ */
+static int steer_fork_affine(struct task_struct *p, int parent_cpu)
+{
+	const struct cpumask *span = steer_llc(parent_cpu);
+	int cpu, idle = 0, core = -1, thread = -1;
+
+	for_each_cpu_wrap(cpu, span, parent_cpu) {
+		if (!steer_cpu_allowed(p, cpu) || !steer_cpu_idle(p, cpu))
+			continue;
+		idle++;
+		if (thread < 0)
+			thread = cpu;
+		if (core < 0 && steer_siblings_idle(cpu))
+			core = cpu;
+	}
+	if (idle < cpumask_weight(steer_core_mask(parent_cpu)))
+		return -1;
+	return core >= 0 ? core : thread;
+}
+
+/* May @p run anywhere in the scheduling domains of @cpu but in its LLC? */
+static bool steer_may_leave_llc(struct task_struct *p, int cpu)
+{
+	const struct cpumask *llc = steer_llc(cpu);
+	int other;
+
+	for_each_cpu_and(other, cpu_rq(cpu)->rd->span, p->cpus_ptr) {
+		if (!cpumask_test_cpu(other, llc))
+			return true;
+	}
+	return false;
+}
+
+int __steer_fork_cpu(struct task_struct *p, int parent_cpu)
+{
+	const struct cpumask *llc = steer_llc(parent_cpu);
+	u32 hint = steer_hint(p);
+	int verdict, found = -1;
+	bool settled;
+
+	lockdep_assert_held(&p->pi_lock);
+
+	if (!(hint & (STEER_FORK | STEER_PACK)))
+		return -1;
+
+	/* An exec'ing task that has its CPU to itself is where it should be. */
+	settled = p == current && READ_ONCE(cpu_rq(parent_cpu)->nr_running) <= 1;
+
+	if (!(hint & STEER_FORK)) {
+		found = settled ? parent_cpu :
+			steer_pack_span(p, llc, llc, parent_cpu, true);
+		verdict = steer_verdict_of(found);
+		steer_count_verdict(p, verdict, STEER_NR_PACK_FOLLOWED,
+				    STEER_NR_PACK_FULL);
+	} else {
+		bool choice = hint & STEER_FORK_AFFINE ?
+			cpumask_intersects(llc, p->cpus_ptr) :
+			steer_may_leave_llc(p, parent_cpu);
+
+		if (!choice) {
+			verdict = STEER_V_AFFINITY;
+			steer_count(p, STEER_NR_FORK_AFFINITY);
+		} else if (hint & STEER_FORK_AFFINE) {
+			found = settled ? parent_cpu :
+				steer_fork_affine(p, parent_cpu);
+			verdict = steer_verdict_of(found);
+		} else {
+			/* The default path spreads, asking steer_fork_spread(). */
+			verdict = STEER_V_FOLLOWED;
+		}
+		steer_count_verdict(p, verdict, STEER_NR_FORK_FOLLOWED,
+				    STEER_NR_FORK_FULL);
+	}
+
+	trace_steer_fork(p, hint, parent_cpu, found, verdict);
+	return found;
+}
+
+bool __steer_fork_spread(struct task_struct *p)
+{
+	return steer_hint(p) & STEER_FORK_SPREAD;
+}
+
+/**
+ * struct steer_llc_load - a CPU's view of one LLC, renewed each jiffy
+ * @stamp: jiffies when it was taken
+ * @llc: id of the LLC, plus one
+ * @overloaded: had it more runnable tasks than CPUs?
+ * @allowed: for tasks that may use these CPUs
+ */
+struct steer_llc_load {
+	unsigned long	stamp;
+	int		llc;
+	bool		overloaded;
+	struct cpumask	allowed;
+};
+
+static DEFINE_PER_CPU(struct steer_llc_load, steer_llc_load);
+
+/* Do two masks agree about the CPUs of @span? */
+static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *a,
+			      const struct cpumask *b)
+{
+	int cpu;
+
+	for_each_cpu(cpu, span) {
+		if (cpumask_test_cpu(cpu, a) != cpumask_test_cpu(cpu, b))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Has the LLC more runnable tasks than CPUs, among those that @p may use? Tasks
+ * of all classes count, but for SCHED_IDLE ones, which give way. Reading the
+ * runqueues of an LLC for every task that a balance pass looks at would be too
+ * much with a remote rq lock held; tasks of one group mostly have one mask.
+ */
+static bool steer_llc_overloaded(struct task_struct *p, int src_cpu)
+{
+	struct steer_llc_load *load = this_cpu_ptr(&steer_llc_load);
+	const struct cpumask *span = steer_llc(src_cpu);
+	int llc = per_cpu(sd_llc_id, src_cpu) + 1;
+	int cpu, room = 0;
+
+	if (load->llc == llc && !(jiffies - load->stamp) &&
+	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
+		return load->overloaded;
+
+	for_each_cpu_and(cpu, span, p->cpus_ptr)
+		room += 1 - max(steer_nr_wanting(cpu_rq(cpu)), 0);
+
+	load->stamp = jiffies;
+	load->llc = llc;
+	load->overloaded = room < 0;
+	cpumask_copy(&load->allowed, p->cpus_ptr);
+	return load->overloaded;
+}
+
+bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
+			  struct sched_domain *sd)
+{
+	int src_cpu = task_cpu(p);
+	u32 hint = steer_hint(p);
+	int verdict;
+
+	lockdep_assert_rq_held(cpu_rq(src_cpu));
+
+	if (!(hint & STEER_WAKE) || cpus_share_cache(src_cpu, dst_cpu))
+		return false;
+	/* A task that does not fit its CPU has to get away from it. */
+	if (READ_ONCE(cpu_rq(src_cpu)->misfit_task_load))
+		return false;
+
+	if (sd->nr_balance_failed > sd->cache_nice_tries) {
+		verdict = STEER_V_GAVE_UP;
+		steer_count(p, STEER_NR_BALANCE_GAVE_UP);
+	} else if (steer_llc_overloaded(p, src_cpu)) {
+		verdict = STEER_V_OVERLOADED;
+		steer_count(p, STEER_NR_BALANCE_OVERLOADED);
+	} else {
+		verdict = STEER_V_FOLLOWED;
+		steer_count(p, STEER_NR_BALANCE_HELD);
+	}
+	trace_steer_balance(p, hint, src_cpu, dst_cpu, verdict);
+	return verdict == STEER_V_FOLLOWED;
+}
+
+u64 __steer_slice(struct sched_entity *se, u64 base)
+{
+	struct task_struct *p;
+	u32 hint;
+
+	if (!entity_is_task(se))
+		return base;
+
+	p = task_of(se);
+	hint = steer_hint(p);
+	if (!(hint & STEER_SLICE))
+		return base;
+
+	steer_count(p, STEER_NR_SLICE_FOLLOWED);
+	if (hint & STEER_SLICE_SHORT)
+		return min(base, max(base >> STEER_SLICE_SHIFT, STEER_SLICE_MIN));
+	return max(base, min(base << STEER_SLICE_SHIFT, STEER_SLICE_MAX));
+}
+
+bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr)
+{
+	if (!(steer_hint(p) & STEER_PREEMPT_NONE) ||
+	    (steer_hint(curr) & STEER_PREEMPT_NONE))
+		return false;
+	steer_count(p, STEER_NR_PREEMPT_FOLLOWED);
+	return true;
+}
