@@ -75,7 +75,7 @@ static void steer_test_accepted(struct kunit *test)
 		{ "none", "none", "none" },
 		{ "none\n", "none", "none" },
 		{ "wake_affine", "wake_affine", "wake_affine" },
-		{ " \twake_affine \n\n", "wake_affine", "wake_affine" },
+		{ " \twake_affine\t\n\n", "wake_affine", "wake_affine" },
 		{ "pack\nwake_hold\tfork_spread", "fork_spread wake_hold pack",
 		  "fork_spread wake_hold pack" },
 		{ "tail_latency", "tail_latency", "wake_wide scan_full" },
@@ -101,7 +101,7 @@ static void steer_test_accepted(struct kunit *test)
 static void steer_test_refused(struct kunit *test)
 {
 	static const char * const cases[] = {
-		"", " ", "\n", "\t \n",
+		"", " ", "\n", " \t\n",
 		"nonsense", "wake_affin", "wake_affinee", "Wake_affine", "WAKE_HOLD",
 		"wake_affine,wake_wide", "wake_affine;", "0", "1", "-1", "max",
 		"wake_affine wake_hold", "wake_affine wake_affine",
@@ -174,12 +174,13 @@ static void steer_test_edited(struct kunit *test)
 		u32 after;
 		int ret = parse(cases[i].edit, before, inherited, &after);
 
-		KUNIT_EXPECT_EQ_MSG(test, ret, cases[i].shown ? 0 : -EINVAL,
-				    "case %d: \"%s\"", i, cases[i].edit);
-		if (!ret && cases[i].shown)
+		if (cases[i].shown) {
+			KUNIT_EXPECT_EQ_MSG(test, ret, 0, "case %d", i);
 			expect_request(test, after, cases[i].shown);
-		else
+		} else {
+			KUNIT_EXPECT_EQ_MSG(test, ret, -EINVAL, "case %d", i);
 			KUNIT_EXPECT_EQ_MSG(test, after, UNTOUCHED, "case %d", i);
+		}
 	}
 }
 
@@ -211,8 +212,12 @@ static void steer_test_resolved(struct kunit *test)
 
 	/* root - hold - inherit x 30 - none - inherit x 30 */
 	for (depth = 0; depth < 64; depth++) {
-		u32 request = depth == 1 ? parsed(test, "wake_hold") :
-			      depth == 32 ? STEER_NONE : STEER_INHERIT;
+		u32 request = STEER_INHERIT;
+
+		if (depth == 1)
+			request = parsed(test, "wake_hold");
+		else if (depth == 32)
+			request = STEER_NONE;
 
 		level = steer_request_resolve(request, level);
 		KUNIT_EXPECT_EQ(test, level, depth >= 1 && depth < 32 ? hold : 0);
@@ -233,14 +238,18 @@ static void steer_test_unavailable(struct kunit *test)
 /* The longest line fits STEER_LINE_MAX, and a short buffer is never overrun. */
 static void steer_test_bounds(struct kunit *test)
 {
+	static const char longest[] =
+		"noninteractive fork_spread wake_affine wake_wide scan_full slice_short energy";
 	char line[STEER_LINE_MAX + 1];
 	size_t size;
 	int len;
 
-	len = steer_words_format(STEER_WORDS, 0, line, sizeof(line));
-	KUNIT_EXPECT_LT(test, len, 2 * STEER_LINE_MAX);
-	len = steer_request_format(parsed(test, "noninteractive fork_spread wake_affine wake_wide scan_full slice_short preempt_none energy"),
-				   line, sizeof(line));
+	/* The longest word of each category, and nothing available. */
+	len = steer_words_format(STEER_FORK_AFFINE | STEER_WAKE_AFFINE | STEER_WAKE_WIDE |
+				 STEER_SCAN_FULL | STEER_SLICE_SHORT | STEER_PREEMPT_NONE |
+				 STEER_PACK | STEER_ENERGY, 0, line, sizeof(line));
+	KUNIT_EXPECT_LT(test, len, STEER_LINE_MAX - 1);
+	len = steer_request_format(parsed(test, longest), line, sizeof(line));
 	KUNIT_EXPECT_LT(test, len, STEER_LINE_MAX - 1);
 
 	for (size = 1; size < 40; size++) {
@@ -277,7 +286,7 @@ static u32 rule_refine(u32 profile, u32 own)
 	return profile | own;
 }
 
-/* "profile word word ...", in an order that depends on @seed. */
+/* A profile and words after it, in an order that depends on @seed. */
 static void compose(char *line, size_t size, const char *profile, u32 words,
 		    u32 seed)
 {
@@ -337,8 +346,10 @@ static void steer_test_all_edits(struct kunit *test)
 
 	for (i = -1; i < (int)ARRAY_SIZE(profiles); i++) {
 		for (words = 0; words <= STEER_WORDS; words++) {
+			u32 before, after, expected;
 			char text[256];
-			u32 before, after;
+			bool conflict;
+			int ret;
 
 			if (rule_conflict(words) || (i < 0 && !words))
 				continue;
@@ -348,21 +359,20 @@ static void steer_test_all_edits(struct kunit *test)
 			for (word = 0; word < STEER_NR_WORDS; word++) {
 				snprintf(edit, sizeof(edit), "-%s", names[word]);
 				KUNIT_ASSERT_EQ(test, parse(edit, before, 0, &after), 0);
-				/* Gone, unless the profile has it underneath. */
-				if (steer_request_words(after) & BIT(word))
-					KUNIT_ASSERT_TRUE_MSG(test, false,
-							      "\"%s\" \"%s\"", text, edit);
+				KUNIT_ASSERT_FALSE_MSG(test,
+						       steer_request_words(after) & BIT(word),
+						       "\"%s\" \"%s\"", text, edit);
 
 				snprintf(edit, sizeof(edit), "+%s", names[word]);
-				if (parse(edit, before, 0, &after)) {
-					KUNIT_ASSERT_TRUE_MSG(test,
-						rule_conflict((before & STEER_WORDS) | BIT(word)),
-						"\"%s\" \"%s\"", text, edit);
+				conflict = rule_conflict((before & STEER_WORDS) | BIT(word));
+				ret = parse(edit, before, 0, &after);
+				KUNIT_ASSERT_EQ_MSG(test, ret, conflict ? -EINVAL : 0,
+						    "\"%s\" \"%s\"", text, edit);
+				if (ret)
 					continue;
-				}
+				expected = rule_refine(steer_request_words(before), BIT(word));
 				KUNIT_ASSERT_EQ_MSG(test, steer_request_words(after),
-					rule_refine(steer_request_words(before), BIT(word)),
-					"\"%s\" \"%s\"", text, edit);
+						    expected, "\"%s\" \"%s\"", text, edit);
 			}
 		}
 	}
@@ -432,6 +442,7 @@ static struct kunit_suite steer_words_suite = {
 	.name = "steer_words",
 	.test_cases = steer_words_cases,
 };
+
 kunit_test_suite(steer_words_suite);
 
 MODULE_DESCRIPTION("KUnit tests for the words of cpu.hint");
