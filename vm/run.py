@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Start the test machine: a built kernel and the initramfs, in QEMU.
+
+  check  runs the selftests and judges the run (vm/ktap.py)
+  demo   runs the demo on this terminal
+  shell  gives a shell in the machine on this terminal; 'exit' switches it off
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+import initramfs  # noqa: E402
+import kbuild  # noqa: E402
+import ktap  # noqa: E402
+from common import ARCHES, ROOT, Fail, Progress, Target, host_arch, run_main  # noqa: E402
+from topology import TOPOLOGIES  # noqa: E402
+
+# Generous, because an emulated machine with more CPUs than the host stands still now and then; but never off.
+COMMAND_LINE = ("panic_on_warn=1 oops=panic panic=-1 watchdog_thresh=60 hung_task_panic=0 "
+                "sysctl.kernel.hung_task_timeout_secs=240 rcupdate.rcu_cpu_stall_timeout=120 "
+                "rcupdate.rcu_exp_cpu_stall_timeout=0")
+
+
+@dataclass
+class Machine:
+    """What to start."""
+
+    arch: str
+    kernel: Path
+    root: Path
+    mode: str
+    topology: str
+    out: Path
+    timeout: int
+    memory: int = 2048
+    append: str = ""
+    only: str = ""
+    scale: float = 1.0
+
+
+def accelerator(arch: str) -> str:
+    """KVM where it can work: same architecture, virtualisation in the CPU's flags, and a device we may write."""
+    if chosen := os.environ.get("ACCEL"):
+        if chosen not in ("kvm", "tcg"):
+            raise Fail(f"ACCEL={chosen} is not supported; use ACCEL=kvm or ACCEL=tcg")
+        return chosen
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    able = arch == "arm64" or re.search(r"^flags\s*:.*\b(vmx|svm)\b", flags, re.MULTILINE)
+    return "kvm" if arch == host_arch() and able and os.access("/dev/kvm", os.W_OK) else "tcg"
+
+
+def qemu_command(machine: Machine, accel: str) -> list[str]:
+    qemu = {"x86_64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}[machine.arch]
+    if not shutil.which(qemu):
+        raise Fail(f"{qemu} is missing; run: ARCH={machine.arch} scripts/setup vm")
+    if machine.arch == "x86_64":
+        # An Intel CPU: only in Intel's leaf 4 does QEMU tell Linux about an L3 for each die. Leaf 0x1f, beyond level 11,
+        # would tell about the dies as well, but QEMU 10.0 asserts there.
+        model = ["-M", "q35", "-cpu", "Nehalem,l3-cache=on,level=11"]
+        console, result = "ttyS0", "ttyS1"
+        channel = ["-serial", "chardev:console", "-serial", "chardev:result"]
+    else:
+        model = ["-M", "virt,gic-version=3", "-cpu", "host" if accel == "kvm" else "cortex-a76"]
+        console, result = "ttyAMA0", "hvc0"
+        channel = ["-serial", "chardev:console", "-device", "virtio-serial-device",
+                   "-device", "virtconsole,chardev=result"]
+    interactive = machine.mode != "check"
+    backend = "stdio,id=console,signal=off" if interactive else "null,id=console"
+    append = [f"console={console}", "quiet loglevel=4" if interactive else "loglevel=7", COMMAND_LINE,
+              f"steer.mode={machine.mode}", f"steer.result={result}", f"steer.scale={machine.scale}"]
+    if machine.arch == "x86_64" and accel == "tcg":
+        append.append("tsc=reliable")
+    if machine.only:
+        append.append(f"steer.only={machine.only}")
+    return [qemu, *model, "-accel", "tcg,thread=multi" if accel == "tcg" else "kvm",
+            *TOPOLOGIES[machine.topology].arguments(machine.arch, machine.memory),
+            "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
+            "-chardev", f"{backend},logfile={machine.out / 'console.log'}",
+            "-chardev", f"file,id=result,path={machine.out / 'result.log'}", *channel,
+            "-kernel", str(machine.kernel), "-initrd", str(machine.out / "initrd"),
+            "-append", " ".join([*append, machine.append]).strip()]
+
+
+class Follow:
+    """Shows what the result channel says, as it comes."""
+
+    def __init__(self, path: Path, what: str):
+        self.path, self.offset, self.rest = path, 0, ""
+        self.progress = Progress(what)
+        self.program, self.began, self.counts = "booting", time.monotonic(), [0, 0]
+
+    def update(self) -> None:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as stream:
+            stream.seek(self.offset)
+            data = stream.read()
+        self.offset += len(data)
+        *lines, self.rest = (self.rest + data.decode(errors="replace")).split("\n")
+        for line in lines:
+            if line.startswith("@begin"):
+                self.program, self.began, self.counts = line.split()[-1], time.monotonic(), [0, 0]
+            elif line.startswith("@end"):
+                verdict = "" if line.strip().endswith("rc=0") else f" ({line.split()[-1]})"
+                print(f"{chr(13)}\033[K" if self.progress.tty else "", end="")
+                print(f"    {self.program}: {self.counts[0]} ok, {self.counts[1]} not ok{verdict}, "
+                      f"{time.monotonic() - self.began:.0f} s", flush=True)
+            elif re.match(r"\t(not )?ok \d", line):
+                self.counts[line.startswith("\tnot")] += 1
+        self.progress.update(f"{self.program} ({self.counts[0]} ok, {self.counts[1]} not ok)")
+
+
+def run(machine: Machine) -> tuple[str, str]:
+    """Run the machine to its end; returns the nonce of its report, and what was wrong with how QEMU ended."""
+    shutil.rmtree(machine.out, ignore_errors=True)
+    machine.out.mkdir(parents=True)
+    nonce = secrets.token_hex(16)
+    initrd = machine.root.read_bytes()
+    initrd += b"\0" * (-len(initrd) % 4)
+    (machine.out / "initrd").write_bytes(initrd + initramfs.extra({"nonce": nonce.encode()}))
+    accel = accelerator(machine.arch)
+    command = qemu_command(machine, accel)
+    (machine.out / "command").write_text("\n".join(command) + "\n", encoding="utf-8")
+    topology = TOPOLOGIES[machine.topology]
+    print(f"  machine: {machine.arch}, {topology.cpus} CPUs, {len(topology.llc_sets())} LLCs, {accel}", flush=True)
+    interactive = machine.mode == "shell" and sys.stdin.isatty()
+    follow = None if machine.mode != "check" else Follow(machine.out / "result.log", machine.topology)
+    deadline = time.monotonic() + machine.timeout
+    # pylint: disable-next=consider-using-with
+    process = subprocess.Popen(command, stdin=None if interactive else subprocess.DEVNULL)
+    try:
+        while process.poll() is None:
+            time.sleep(0.1)
+            if follow:
+                follow.update()
+            if machine.mode != "shell" and time.monotonic() > deadline:
+                process.kill()
+                process.wait()
+                return nonce, f"not finished after {machine.timeout} s, killed"
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        (machine.out / "initrd").unlink(missing_ok=True)
+    if follow:
+        follow.update()
+        follow.progress.finish("powered off")
+    return nonce, f"QEMU's exit status was {process.returncode}" if process.returncode else ""
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def check(machine: Machine, present: bool = True) -> list[ktap.Test]:
+    expected = list(initramfs.run_list(ROOT / "selftests/steer/run-list"))
+    if machine.only:
+        if machine.only not in expected:
+            raise Fail(f"--only {machine.only}: the run-list has {', '.join(expected)}")
+        expected = [machine.only]
+    nonce, problem = run(machine)
+    return ktap.judge(text(machine.out / "result.log"), nonce, expected, text(machine.out / "console.log"), problem,
+                      TOPOLOGIES[machine.topology].llc_sets(), present)
+
+
+def demo(machine: Machine) -> None:
+    nonce, problem = run(machine)
+    report = ktap.parse_report(text(machine.out / "result.log"), nonce)
+    complaints = ktap.complaints(text(machine.out / "console.log"))
+    if problem or complaints or report.status.get("demo") != 0:
+        reason = problem or "; ".join(t.detail for t in complaints) or f"exit status {report.status.get('demo')}"
+        raise Fail(f"the demo did not end well: {reason}")
+
+
+def show(tests: list[ktap.Test]) -> dict[str, int]:
+    for test in tests:
+        if test.status != ktap.PASSED:
+            print(f"    {test.status}: {test.name}{': ' if test.detail else ''}{test.detail}")
+    return ktap.summary(tests)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", choices=ARCHES, default=os.environ.get("ARCH") or host_arch())
+    parser.add_argument("--kernel", type=Path, help="default: the base kernel of this tree")
+    parser.add_argument("--initramfs", type=Path, help="default: made from this tree")
+    parser.add_argument("--mode", choices=("check", "demo", "shell"), default="check")
+    parser.add_argument("--topology", choices=TOPOLOGIES, default="split")
+    parser.add_argument("--timeout", type=int, default=900, help="seconds until the machine is killed (not for shell)")
+    parser.add_argument("--out", type=Path, help="where to leave console.log and result.log")
+    parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="more kernel parameters")
+    parser.add_argument("--only", default="", help="run only this program of the run-list")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the programs' time limits")
+    arguments = parser.parse_args()
+    target = Target.from_environment({**os.environ, "ARCH": arguments.arch})
+    base = target.build / target.arch
+    machine = Machine(
+        arch=arguments.arch, kernel=arguments.kernel or kbuild.build(target, "base"),
+        root=arguments.initramfs or initramfs.build(target), mode=arguments.mode, topology=arguments.topology,
+        out=(arguments.out or base / "run" / arguments.mode).resolve(), timeout=arguments.timeout,
+        append=arguments.append, only=arguments.only, scale=arguments.scale)
+    if machine.mode == "check":
+        counts = show(check(machine))
+        print(ktap.counted(counts))
+        return 1 if counts["failed"] or not counts["passed"] else 0
+    if machine.mode == "demo":
+        demo(machine)
+    else:
+        run(machine)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)
