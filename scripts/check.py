@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Run every test, one step after the other, and say in the last line how many passed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import time
+import traceback
+import unittest
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import check_hooks
+import check_licence
+import deb
+import kbuild
+import kunit
+import lint
+import offcost
+from common import ROOT, Fail, Target, run_main
+
+sys.path.insert(0, str(ROOT / "vm"))
+
+import initramfs  # noqa: E402
+import run  # noqa: E402
+from ktap import FAILED, PASSED, SKIPPED, Test, counted, summary  # noqa: E402
+
+LOGS = ROOT / "build/check"
+# Checkers and a debug build make everything slower, more so on an emulated CPU.
+DEBUG_SCALE = 4.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A named step; what it needs are steps without which it makes no sense."""
+
+    name: str
+    what: str
+    run: Callable[[Target], list[Test]]
+    needs: tuple[str, ...] = ()
+
+
+def simple(name: str, main: Callable[[], int | None]) -> Callable[[Target], list[Test]]:
+    """A step that is one test: it passes unless it raises or returns a status."""
+    def run_step(_: Target) -> list[Test]:
+        status = main()
+        return [Test(name, FAILED, f"status {status}") if status else Test(name, PASSED)]
+    return run_step
+
+
+def host_tests(_: Target) -> list[Test]:
+    """The unit tests of the scripts."""
+    suite = unittest.defaultTestLoader.discover(str(ROOT / "scripts/tests"), top_level_dir=str(ROOT / "scripts/tests"))
+    if not (count := suite.countTestCases()):
+        raise Fail("scripts/tests: no test found")
+    stream = io.StringIO()
+    result = unittest.TextTestRunner(stream, verbosity=1).run(suite)
+    tests = [Test(str(test), FAILED, text) for test, text in [*result.failures, *result.errors]]
+    tests += [Test(str(test), SKIPPED, reason) for test, reason in result.skipped]
+    return tests + [Test(f"host test {i}", PASSED) for i in range(count - len(tests))]
+
+
+def build(variant: str) -> Callable[[Target], list[Test]]:
+    def run_step(target: Target) -> list[Test]:
+        kbuild.build(target, variant)
+        return [Test(f"kernel {variant}", PASSED)]
+    return run_step
+
+
+def machine(target: Target, mode: str, topology: str, variant: str = "base", append: str = "") -> run.Machine:
+    root = initramfs.build(target)
+    scale = DEBUG_SCALE if variant == "debug" else 1.0
+    limit = 300 + scale * sum(initramfs.run_list(ROOT / "selftests/steer/run-list").values())
+    suffix = "-disabled" if append else ""
+    return run.Machine(arch=target.arch, kernel=kbuild.image(target, variant), root=root, mode=mode, topology=topology,
+                       out=LOGS / f"{mode}-{variant}-{topology}{suffix}", timeout=round(limit), scale=scale,
+                       memory=3072 if variant == "debug" else 2048, append=append)
+
+
+def selftests(topology: str, variant: str = "base") -> Callable[[Target], list[Test]]:
+    return lambda target: run.check(machine(target, "check", topology, variant))
+
+
+def disabled(target: Target) -> list[Test]:
+    """With the feature switched off at boot there are no files, and the selftests notice and skip."""
+    return run.check(machine(target, "check", "split", append="cgroup_steer=0"), present=False)
+
+
+def demo(target: Target) -> list[Test]:
+    run.demo(machine(target, "demo", "split"))
+    return [Test("demo", PASSED)]
+
+
+STEPS = (
+    Step("host-tests", "unit tests of the scripts", host_tests),
+    Step("licence", "licences, private places", simple("licence", check_licence.main)),
+    Step("hooks", "hooks apply without fuzz and keep to their budget", simple("hooks", check_hooks.main)),
+    Step("kunit", "KUnit tests under user-mode Linux", kunit.run),
+    Step("kernel", "build the kernel", build("base")),
+    Step("split", "selftests: 2 nodes, 4 LLCs, SMT", selftests("split"), ("kernel",)),
+    Step("nosmt", "selftests: 2 LLCs, no SMT", selftests("nosmt"), ("kernel",)),
+    Step("single", "selftests: one LLC", selftests("single"), ("kernel",)),
+    Step("up", "selftests: one CPU", selftests("up"), ("kernel",)),
+    Step("disabled", "selftests: cgroup_steer=0", disabled, ("kernel",)),
+    Step("demo", "the demo", demo, ("kernel",)),
+    Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
+    Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
+    Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
+    Step("debug-split", "selftests on the debug kernel", selftests("split", "debug"), ("debug-kernel",)),
+    Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),
+)
+
+
+class Tee(io.TextIOBase):
+    """Writes to the terminal and to the step's log."""
+
+    def __init__(self, *streams: TextIO):
+        self.streams = streams
+
+    def write(self, text: str) -> int:
+        for stream in self.streams:
+            stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        for stream in self.streams:
+            stream.flush()
+
+    def isatty(self) -> bool:
+        return self.streams[0].isatty()
+
+
+def run_step(step: Step, target: Target, log: Path) -> list[Test]:
+    """Run one step; whatever goes wrong in it is a failed test."""
+    with log.open("w", encoding="utf-8") as stream, contextlib.redirect_stdout(Tee(sys.stdout, stream)):
+        try:
+            tests = step.run(target)
+            if not tests:
+                tests = [Test(step.name, FAILED, "the step ran no test")]
+        except Fail as failure:
+            tests = [Test(step.name, FAILED, str(failure))]
+        except Exception:  # pylint: disable=broad-exception-caught
+            tests = [Test(step.name, FAILED, traceback.format_exc())]
+        for test in tests:
+            if test.status != PASSED:
+                print(f"  {test.status.upper()} {test.name}{': ' if test.detail else ''}{test.detail}", flush=True)
+    return tests
+
+
+def run_steps(steps: list[Step], target: Target) -> list[Test]:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    results: list[Test] = []
+    broken: set[str] = set()
+    begin = time.monotonic()
+    for number, step in enumerate(steps, 1):
+        print(f"[{number}/{len(steps)}] {step.name}: {step.what}", flush=True)
+        start = time.monotonic()
+        if missing := broken & set(step.needs):
+            tests = [Test(step.name, FAILED, f"not run, because {', '.join(missing)} failed")]
+            print(f"  FAILED {tests[0].detail}")
+        else:
+            tests = run_step(step, target, LOGS / f"{step.name}.log")
+        results += tests
+        counts = summary(tests)
+        if counts[FAILED]:
+            broken.add(step.name)
+        print(f"[{number}/{len(steps)}] {step.name}: {'FAILED' if counts[FAILED] else 'ok'}, {counted(counts)}, "
+              f"{time.monotonic() - start:.0f} s ({(time.monotonic() - begin) / 60:.1f} min in all)", flush=True)
+    return results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="list the steps")
+    parser.add_argument("--only", default="", help="run these steps only, separated by commas")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for step in STEPS:
+            print(f"  {step.name:<14}{step.what}")
+        return 0
+    names = [name for name in arguments.only.split(",") if name]
+    known = [step.name for step in STEPS]
+    if unknown := [name for name in names if name not in known]:
+        raise Fail(f"no step '{unknown[0]}'; the steps are: {', '.join(known)}")
+    steps = [step for step in STEPS if not names or step.name in names]
+    results = run_steps(steps, Target.from_environment(os.environ))
+    counts = summary(results)
+    print(f"logs: {LOGS.relative_to(ROOT)}/")
+    print(counted(counts))
+    return 1 if counts[FAILED] or not counts[PASSED] else 0
+
+
+if __name__ == "__main__":
+    run_main(main)

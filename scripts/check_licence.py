@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every file of the repository carries its licence in its first lines, and none names a private place.
+
+The places are paths of the machine that somebody worked on, and package mirrors: both rot, and neither helps a reader.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from common import ROOT, Fail, run_main
+
+LICENCE = re.compile(r"SPDX-License-Identifier: GPL-2\.0(-only|-or-later)?( WITH Linux-syscall-note)?(?![\w.-])")
+# The text of the licence itself, and formats without comments.
+EXEMPT = {"LICENSE"}
+NO_COMMENTS = re.compile(r"\.json$|/(series|tested-with|run-list|settings|config)$|\.png$|\.svg$")
+PRIVATE = re.compile(r"(?<![\w.$}])/(home|root|work|farm|Users)/|https?://(deb|security|static|index|files|proxy|registry|"
+                     r"repo1?|mirror|ftp)\.[a-z.-]+")
+
+
+def problems(name: str, content: bytes) -> list[str]:
+    """What is wrong with one file."""
+    if b"\0" in content:
+        return [f"{name}: binary; only text belongs here"]
+    text = content.decode("utf-8", errors="replace")
+    result = []
+    if name not in EXEMPT and not NO_COMMENTS.search(name):
+        # A hook's licence is that of the files it changes; it is named in the lines before the diff.
+        head = f"\n{text}".split("\n--- ")[0] if name.endswith(".patch") else "\n".join(text.split("\n")[:2])
+        if not LICENCE.search(head):
+            result.append(f"{name}: no 'SPDX-License-Identifier: GPL-2.0-only' in its first two lines")
+    result += [f"{name}:{number}: names a private place: {match[0]}" for number, line in enumerate(text.split("\n"), 1)
+               if (match := PRIVATE.search(line))]
+    if text and not text.endswith("\n"):
+        result.append(f"{name}: no newline at the end")
+    return result
+
+
+def repository_files(root: Path) -> list[str]:
+    """The files under version control and those about to be; all files where there is no git."""
+    git = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                         capture_output=True, check=False)
+    if git.returncode == 0:
+        return sorted({name for name in git.stdout.decode().split("\0") if name and (root / name).is_file()})
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()
+                  and not {"build", ".git", "__pycache__"} & set(p.relative_to(root).parts))
+
+
+def main() -> None:
+    names = repository_files(ROOT)
+    if not names:
+        raise Fail(f"{ROOT}: no files found")
+    found = [problem for name in names for problem in problems(name, (ROOT / name).read_bytes())]
+    if found:
+        raise Fail("\n  ".join(["files break a rule:", *found]))
+    print(f"  {len(names)} files carry their licence")
+
+
+if __name__ == "__main__":
+    run_main(main)

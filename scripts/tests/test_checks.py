@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The checks of files and warnings, the archive that the machine boots from, and the run of the steps."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import context  # noqa: F401
+import check
+import check_licence
+import initramfs
+import lint
+from common import Fail, Target
+from ktap import FAILED, PASSED, Test
+from topology import TOPOLOGIES, Topology
+
+SPDX = "SPDX-License-Identifier: GPL-2.0-only"
+
+
+class Licence(unittest.TestCase):
+    def problems(self, name: str, text: str) -> int:
+        return len(check_licence.problems(name, text.encode()))
+
+    def test_present(self) -> None:
+        for name, text in (("a.c", f"// {SPDX}\nint x;\n"), ("a.h", f"/* {SPDX} */\n"), ("a.sh", f"#!/bin/sh\n# {SPDX}\n"),
+                           ("x.patch", f"{SPDX}\nSubject: x\n--- a/b\n+++ b/b\n"), ("a/run-list", "x 1\n"),
+                           ("LICENSE", "the text\n")):
+            self.assertEqual(self.problems(name, text), 0, name)
+
+    def test_absent(self) -> None:
+        for name, text in (("a.c", "int x;\n"), ("a.c", f"\n\n// {SPDX}\n"), ("README.md", "# Steer\n"),
+                           ("a.c", "// SPDX-License-Identifier: MIT\n"), ("x.patch", f"--- a/b\n+++ b/b\n+// {SPDX}\n"),
+                           ("a.c", "// SPDX-License-Identifier: GPL-2.0-onlyish\n")):
+            self.assertEqual(self.problems(name, text), 1, name)
+
+    def test_private_places(self) -> None:
+        # Put together here, so that this file names none.
+        for place in ("/".join(("", "home", "me/x")), "/".join(("see ", "root", "x")),
+                      "https:/" + "/deb." + "example.org", "http:/" + "/mirror" + ".example.net"):
+            self.assertEqual(self.problems("a.c", f"// {SPDX}\n// {place}\n"), 1, place)
+        for place in ("/sys/fs/cgroup/", "/usr/src", "build/root/x", "https:/" + "/docs.kernel.org/x"):
+            self.assertEqual(self.problems("a.c", f"// {SPDX}\n// {place}\n"), 0, place)
+
+    def test_text_only(self) -> None:
+        self.assertEqual(self.problems("a.o", "\0"), 1)
+        self.assertEqual(self.problems("a.c", f"// {SPDX}\nint x;"), 1)
+
+
+class Warnings(unittest.TestCase):
+    def test_counts_by_file_and_kind(self) -> None:
+        found = lint.warnings(["/x/build/6.12/tree/kernel/sched/fair.c:10:5: warning: symbol 'f' was not declared",
+                               "../../tree/kernel/sched/fair.c:99:5: warning: symbol 'f' was not declared",
+                               "/x/build/6.12/pristine/kernel/sched/core.c:1:2: error: bad 12 here", "  CC      a.o"])
+        self.assertEqual(found, {("kernel/sched/fair.c", "warning: symbol 'f' was not declared"): 2,
+                                 ("kernel/sched/core.c", "error: bad N here"): 1})
+
+    def test_each_kind_of_file(self) -> None:
+        self.assertIn("COMMIT_MESSAGE", lint.ignored("x.patch"))
+        self.assertNotIn("SPACING", lint.ignored("kernel/sched/steer.c"))
+        self.assertIn("LINUX_VERSION_CODE", lint.ignored("kernel/sched/steer_compat.h"))
+        self.assertNotIn("LINUX_VERSION_CODE", lint.ignored("kernel/sched/steer.h"))
+
+
+class Archive(unittest.TestCase):
+    def test_newc(self) -> None:
+        archive = initramfs.Cpio()
+        archive.file("a/b/c", b"12345", 0o600)
+        archive.file("a/d", b"")
+        data = archive.finish()
+        self.assertEqual(len(data) % 512, 0)
+        names, position = [], 0
+        while True:
+            self.assertEqual(data[position:position + 6], b"070701")
+            fields = [int(data[position + 6 + 8 * i:position + 14 + 8 * i], 16) for i in range(13)]
+            name = data[position + 110:position + 109 + fields[11]].decode()
+            if name == "TRAILER!!!":
+                break
+            start = (position + 110 + fields[11] + 3) & ~3
+            names.append((name, oct(fields[1]), data[start:start + fields[6]]))
+            position = (start + fields[6] + 3) & ~3
+        self.assertEqual(names, [("a", "0o40755", b""), ("a/b", "0o40755", b""), ("a/b/c", "0o100600", b"12345"),
+                                 ("a/d", "0o100755", b"")])
+
+    def test_run_list(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "run-list")
+            path.write_text("# comment\none 10\n\ntwo 20\n")
+            self.assertEqual(initramfs.run_list(path), {"one": 10, "two": 20})
+            for text, error in (("one\n", "is not 'program seconds'"), ("one x\n", "is not 'program seconds'"),
+                                ("one 1\none 2\n", "listed twice")):
+                path.write_text(text)
+                self.assertRaisesRegex(Fail, error, initramfs.run_list, path)
+
+
+class Machines(unittest.TestCase):
+    def test_llcs(self) -> None:
+        self.assertEqual(Topology(2, 2, 1, 2).llc_sets(), [{0, 1}, {2, 3}, {4, 5}, {6, 7}])
+        self.assertEqual([t.cpus for t in TOPOLOGIES.values()], [16, 8, 4, 1])
+
+    def test_arguments(self) -> None:
+        self.assertIn("16,sockets=2,dies=2,cores=2,threads=2", TOPOLOGIES["split"].arguments("x86_64", 2048))
+        arguments = TOPOLOGIES["split"].arguments("arm64", 2048)
+        self.assertIn("16,sockets=4,cores=2,threads=2", arguments)
+        self.assertIn("node,nodeid=1,memdev=memory1,cpus=8-15", arguments)
+
+
+class Steps(unittest.TestCase):
+    """The run of made-up steps."""
+
+    def run_steps(self, *steps: check.Step) -> tuple[list[Test], str]:
+        with tempfile.TemporaryDirectory() as directory, mock.patch.object(check, "LOGS", Path(directory)), \
+                contextlib.redirect_stdout(io.StringIO()) as output:
+            return check.run_steps(list(steps), Target()), output.getvalue()
+
+    @staticmethod
+    def step(name: str, result: list[Test] | Exception, needs: tuple[str, ...] = ()) -> check.Step:
+        def run(_: Target) -> list[Test]:
+            if isinstance(result, Exception):
+                raise result
+            return result
+        return check.Step(name, "made up", run, needs)
+
+    def failures(self, *steps: check.Step) -> list[str]:
+        return [test.name for test in self.run_steps(*steps)[0] if test.status == FAILED]
+
+    def test_all_pass(self) -> None:
+        tests, output = self.run_steps(self.step("a", [Test("x", PASSED)]), self.step("b", [Test("y", PASSED)]))
+        self.assertEqual([test.status for test in tests], [PASSED, PASSED])
+        self.assertIn("[2/2] b: ok, 1 passed, 0 failed, 0 skipped", output)
+
+    def test_expected_error(self) -> None:
+        tests, output = self.run_steps(self.step("a", Fail("the reason")))
+        self.assertEqual(tests, [Test("a", FAILED, "the reason")])
+        self.assertIn("the reason", output)
+
+    def test_unexpected_error(self) -> None:
+        self.assertEqual(self.failures(self.step("a", ValueError("x")), self.step("b", [Test("y", PASSED)])), ["a"])
+
+    def test_no_test(self) -> None:
+        self.assertEqual(self.failures(self.step("a", [])), ["a"])
+
+    def test_steps_that_need_a_failed_one(self) -> None:
+        self.assertEqual(self.failures(self.step("a", Fail("x")), self.step("b", [Test("y", PASSED)], ("a",)),
+                                       self.step("c", [Test("z", PASSED)], ("b",))), ["a", "b", "c"])
+
+    def test_names(self) -> None:
+        names = [step.name for step in check.STEPS]
+        self.assertEqual(len(names), len(set(names)))
+        for number, step in enumerate(check.STEPS):
+            self.assertLessEqual(set(step.needs), set(names[:number]), f"{step.name} needs a later step")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The cost of an unused feature, on small made-up objects."""
+
+import unittest
+
+import context  # noqa: F401
+import offcost
+from common import Fail
+from offcost import Instruction, Listing
+
+SYMBOLS = {".text": (".text", 0), ".text.unlikely": (".text.unlikely", 0), "f": (".text", 0), "g": (".text", 0x20),
+           "f.cold": (".text.unlikely", 0)}
+
+PRISTINE = """
+f.o:     file format elf64-x86-64
+
+Disassembly of section .text:
+
+0000000000000000 <f>:
+   0:\tpush   %rbx
+   1:\ttest   %edi,%edi
+   3:\tje     9 <f+0x9>
+   5:\tcall   a <f+0xa>
+\t\t\t6: R_X86_64_PLT32\tsomewhere-0x4
+   9:\tpop    %rbx
+   a:\tret
+   b:\tnopl   0x0(%rax,%rax,1)
+
+0000000000000020 <g>:
+  20:\tret
+"""
+
+# The same with a branch at 3: its block is at 11, and goes on at 5 or returns.
+OURS = """
+Disassembly of section .text:
+
+0000000000000000 <f>:
+   0:\tpush   %rbx
+   1:\ttest   %edi,%edi
+   3:\txchg   %ax,%ax
+   5:\tje     b <f+0xb>
+   7:\tcall   c <f+0xc>
+\t\t\t8: R_X86_64_PLT32\tsomewhere-0x4
+   b:\tpop    %rbx
+   c:\tret
+  11:\tcall   16 <f+0x16>
+\t\t\t12: R_X86_64_PLT32\t__steer-0x4
+  16:\ttest   %eax,%eax
+  18:\tjne    b <f+0xb>
+  1a:\tjmp    5 <f+0x5>
+
+0000000000000020 <g>:
+  20:\tret
+"""
+
+
+def listing(text: str, branches: list[tuple[str, int, int]] = [], functions: tuple[str, ...] = ("f", "g")) -> Listing:
+    return Listing(offcost.parse_disassembly(text.splitlines(), SYMBOLS), {name: SYMBOLS[name] for name in functions},
+                   [(key, (".text", a), (".text", b)) for key, a, b in branches])
+
+
+class Parse(unittest.TestCase):
+    def test_instructions(self) -> None:
+        code = listing(PRISTINE).code
+        self.assertEqual(len(code), 8)
+        self.assertEqual(code[".text", 3].target, (".text", 9))
+        self.assertIsNone(code[".text", 5].target, "a call is no jump")
+        self.assertTrue(code[".text", 0xb].is_nop)
+        self.assertFalse(code[".text", 0xa].falls_through)
+
+    def test_nops(self) -> None:
+        for text in ("nop", "nopw   0x0(%rax,%rax,1)", "xchg   %ax,%ax", "cs nopw 0x0(%rax,%rax,1)", "data16 cs nopw 0x0",
+                     "data16"):
+            self.assertTrue(Instruction(text).is_nop, text)
+        for text in ("xchg   %ax,%bx", "mov    %rax,%rbx", "lea    0x0(%rsi),%rsi", "pause"):
+            self.assertFalse(Instruction(text).is_nop, text)
+
+    def test_jump_to_another_section(self) -> None:
+        code = offcost.parse_disassembly(
+            ["Disassembly of section .text:", "   5:\tjne    b <f+0xb>",
+             "\t\t\t7: R_X86_64_PC32\t.text.unlikely+0x6"], SYMBOLS)
+        self.assertEqual(code[".text", 5].target, (".text.unlikely", 10))
+
+    def test_arm64(self) -> None:
+        code = offcost.parse_disassembly(
+            ["Disassembly of section .text:", "   0:\tb.ne\t18 <f+0x18>  // b.any", "   4:\tbl\t0 <x>",
+             "\t\t\t4: R_AARCH64_CALL26\tx", "   8:\ttbnz\tw0, #3, 20 <f+0x20>", "   c:\tb\t4 <f+0x4>", "  10:\tnop"], SYMBOLS)
+        self.assertEqual([code[".text", i].target for i in (0, 4, 8, 12)],
+                         [(".text", 0x18), None, (".text", 0x20), (".text", 4)])
+        self.assertEqual([code[".text", i].falls_through for i in (0, 4, 8, 12)], [True, True, True, False])
+        self.assertTrue(code[".text", 16].is_nop)
+
+    def test_symbols(self) -> None:
+        symbols, functions = offcost.read_symbols([
+            "0000000000007750 l     F .text\t00000000000001e2 check_preempt", "0000000000000000 l    d  .text\t0 .text",
+            "0000000000000000         *UND*\t0000000000000000 steer_hint_key",
+            "0000000000000010 g     F .text\t0000000000000005 .hidden h"])
+        self.assertEqual(symbols["check_preempt"], (".text", 0x7750))
+        self.assertEqual(functions, {"check_preempt", "h"})
+
+    def test_branches(self) -> None:
+        relocations = list(offcost.read_relocations([
+            "RELOCATION RECORDS FOR [__jump_table]:", "OFFSET           TYPE              VALUE",
+            "0000000000000000 R_X86_64_PC32     .text+0x0000000000000003",
+            "0000000000000004 R_X86_64_PC32     .text+0x0000000000000011",
+            "0000000000000008 R_X86_64_PC64     steer_hint_key+0x1", "",
+            "RELOCATION RECORDS FOR [.rodata]:", "0000000000000000 R_X86_64_64       .text+0x0000000000000020"]))
+        branches, indirect = offcost.read_branches(relocations, SYMBOLS)
+        self.assertEqual(branches, [("steer_hint_key", (".text", 3), (".text", 0x11))])
+        self.assertEqual(indirect, {(".text", 0x20)})
+
+    def test_branch_to_nowhere(self) -> None:
+        self.assertRaisesRegex(Fail, "unknown symbol", offcost.read_branches,
+                               [("__jump_table", i, "nowhere+0x0") for i in (0, 4, 8)], SYMBOLS)
+        self.assertRaisesRegex(Fail, "no relocation", offcost.read_branches, [("__jump_table", 0, ".text+0x3")], SYMBOLS)
+
+    def test_clones(self) -> None:
+        for name in ("f", "f.cold", "f.part.0", "f.isra.0", "f.constprop.0.cold"):
+            self.assertEqual(offcost.base_name(name), "f")
+        self.assertEqual(offcost.base_name("f.h"), "f.h")
+
+
+class Compare(unittest.TestCase):
+    def cost(self, pristine: str, ours: str, key: str = "key", always: set[str] | None = None) -> list[offcost.Cost]:
+        return offcost.compare(listing(pristine), listing(ours, [("key", 3, 0x11)]), key, always or set())
+
+    def test_only_a_noop(self) -> None:
+        cost, = self.cost(PRISTINE, OURS)
+        self.assertEqual(cost, offcost.Cost("f", pristine=6, ours=10, behind=4, sites=1))
+        self.assertEqual(cost.extra, 0)
+
+    def test_one_more_instruction_before_the_branch(self) -> None:
+        cost, = self.cost(PRISTINE, OURS.replace("   1:\ttest", "   2:\tpush   %rbp\n   1:\ttest"))
+        self.assertEqual(cost.extra, 1)
+
+    def test_block_that_is_also_reached_otherwise(self) -> None:
+        cost, = self.cost(PRISTINE, OURS.replace("je     b <f+0xb>", "je     11 <f+0x11>"))
+        self.assertEqual((cost.behind, cost.extra), (0, 4))
+
+    def test_other_keys_stay(self) -> None:
+        ours = listing(OURS, [("key", 3, 0x11), ("psi_disabled", 5, 0x16)])
+        cost, = offcost.compare(listing(PRISTINE), ours, "key", set())
+        self.assertEqual((cost.behind, cost.extra), (1, 3))
+
+    def test_function_without_a_branch(self) -> None:
+        self.assertEqual([cost.name for cost in self.cost(PRISTINE, OURS, always={"g"})], ["f", "g"])
+        costs = self.cost(PRISTINE, OURS.replace("  20:\tret", "  20:\tinc    %eax\n  22:\tret"), always={"g"})
+        self.assertEqual([cost.extra for cost in costs], [0, 1])
+
+    def test_cold_part_counts(self) -> None:
+        ours = OURS.replace("jne    b <f+0xb>", "jne    1c <f+0x1c>\n\t\t\t18: R_X86_64_PC32\t.text.unlikely-0x4")
+        ours += "\nDisassembly of section .text.unlikely:\n\n0000000000000000 <f.cold>:\n   0:\tud2\n"
+        after = listing(ours, [("key", 3, 0x11)], ("f", "g"))
+        after.functions["f.cold"] = SYMBOLS["f.cold"]
+        cost, = offcost.compare(listing(PRISTINE), after, "key", set())
+        self.assertEqual(cost.ours, 11)
+
+
+if __name__ == "__main__":
+    unittest.main()
