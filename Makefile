@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The front door. Every target sets up what it needs; run as root where packages are missing.
+KVER ?= 6.12
+ARCH ?= $(shell uname -m | sed s/aarch64/arm64/)
+export KVER ARCH ACCEL APPEND
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+PYTHON := PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
+
+help: ## this list
+	@echo "make TARGET [KVER=$(KVER)] [ARCH=x86_64|arm64] [ACCEL=kvm|tcg]"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
+
+demo: setup-vm ## build, boot a machine with four LLCs, and show what each hint does
+	@$(PYTHON) vm/run.py --mode demo --timeout 600
+
+check: setup-check ## run every test (ONLY=step[,step] for some; 'make steps' lists them)
+	@$(PYTHON) scripts/check.py $(if $(ONLY),--only $(ONLY))
+
+steps: ## list the steps of 'make check'
+	@$(PYTHON) scripts/check.py --list
+
+vm: setup-vm ## a shell in a machine with the built kernel (APPEND= more kernel parameters, TOPOLOGY=)
+	@$(PYTHON) vm/run.py --mode shell $(if $(TOPOLOGY),--topology $(TOPOLOGY))
+
+tree: setup-kernel ## the kernel source with hooks and overlay, in build/
+	@$(PYTHON) scripts/tree.py
+
+kernel: setup-kernel ## build the kernel (VARIANT=base|debug|off)
+	@$(PYTHON) scripts/kbuild.py --variant $(or $(VARIANT),base)
+
+selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|nosmt|single|up)
+	@$(PYTHON) vm/run.py --mode check $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(PROGRAM),--only $(PROGRAM))
+
+kunit: setup-kernel ## run the KUnit tests under user-mode Linux
+	@$(PYTHON) scripts/kunit.py
+
+check-hooks: setup-kernel ## apply the hooks without fuzz and compare their size with the budget
+	@$(PYTHON) scripts/check_hooks.py
+
+deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (an hour or more)
+	@$(PYTHON) scripts/deb.py
+
+deb-config: setup-deb ## only the configuration of 'make deb'
+	@$(PYTHON) scripts/deb.py --configure-only
+
+clean: ## remove everything that was built
+	rm -rf build
+
+setup-kernel:
+	@scripts/setup kernel
+setup-vm:
+	@scripts/setup kernel vm
+setup-deb:
+	@scripts/setup kernel deb
+setup-check:
+	@scripts/setup kernel vm lint deb
+
+.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks deb deb-config clean \
+	setup-kernel setup-vm setup-deb setup-check
