@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the load balancer does to tasks with a wake hint: it leaves them in their
+ * LLC while that has room for them, and moves them as any other when it has not.
+ *
+ * Busy tasks are queued on one CPU by their affinity, which is then opened. From
+ * there only the load balancer moves them: they never sleep.
+ *
+ *	root		test
+ *	  steer_balance
+ *	    group	busy tasks, cpu.hint
+ */
+#include "../kselftest_harness.h"
+#include "steer_util.h"
+
+#include <signal.h>
+
+#define MAX_TASKS	64
+
+/* A busy loop; in memory that it shares with the test */
+struct spinner {
+	pid_t pid;
+	unsigned long loops;
+};
+
+FIXTURE(balance) {
+	struct topo t;
+	char *top;
+	char *cg;
+	struct spinner *task;
+	int nr;
+	cpu_set_t home;		/* LLC on which they are queued */
+	int a0;
+};
+
+FIXTURE_SETUP(balance)
+{
+	REQUIRE_HINT();
+	ASSERT_EQ(0, topo_read(&self->t));
+	self->top = cg_top("steer_balance");
+	ASSERT_NE(NULL, self->top);
+	self->cg = cg_new(self->top, "group");
+	ASSERT_NE(NULL, self->cg);
+	self->task = shared_alloc(MAX_TASKS * sizeof(*self->task));
+	/* The last LLC: the first has the most other things to do. */
+	self->home = self->t.llc[self->t.nr_llcs - 1];
+	self->a0 = cpuset_nth(&self->home, 0);
+	/* keep the test itself out of there */
+	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 0)));
+}
+
+static void end_tasks(FIXTURE_DATA(balance) *self)
+{
+	for (int i = 0; i < self->nr; i++)
+		task_kill(self->task[i].pid);
+	self->nr = 0;
+}
+
+FIXTURE_TEARDOWN(balance)
+{
+	end_tasks(self);
+	cg_destroy(self->top);
+}
+
+/* @nr busy tasks, all queued on @cpu, then free to run on @mask. */
+static int queue(FIXTURE_DATA(balance) *self, int nr, int cpu,
+		 const cpu_set_t *mask)
+{
+	int ret = 0;
+
+	for (int i = 0; i < nr; i++) {
+		struct spinner *task = &self->task[i];
+		pid_t pid;
+
+		task->loops = 0;
+		pid = task_fork(self->cg);
+		if (pid < 0)
+			return -errno;
+		if (!pid) {
+			if (task_pin_cpu(0, cpu))
+				_exit(1);
+			for (;;)
+				__atomic_add_fetch(&task->loops, 1,
+						   __ATOMIC_RELAXED);
+		}
+		/* the page is shared: not for the child to write */
+		task->pid = pid;
+		self->nr = i + 1;
+	}
+	for (int i = 0; i < nr; i++)
+		if (!WAIT_FOR(__atomic_load_n(&self->task[i].loops,
+					      __ATOMIC_RELAXED)))
+			return -ETIME;
+	for (int i = 0; i < nr && !ret; i++)
+		ret = task_pin(self->task[i].pid, mask);
+	return ret;
+}
+
+/* How many are outside @set now */
+static int outside(FIXTURE_DATA(balance) *self, const cpu_set_t *set)
+{
+	int nr = 0;
+
+	for (int i = 0; i < self->nr; i++)
+		nr += !CPU_ISSET(task_cpu(self->task[i].pid), set);
+	return nr;
+}
+
+/* On how many different CPUs are they? */
+static int spread(FIXTURE_DATA(balance) *self)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (int i = 0; i < self->nr; i++)
+		CPU_SET(task_cpu(self->task[i].pid), &set);
+	return CPU_COUNT(&set);
+}
+
+#define COUNT(key)	cg_count(self->cg, "hint_balance_" key)
+
+/*
+ * Two tasks on one CPU of an LLC with room for both. Returns how many had left
+ * the LLC when each had a CPU of its own, over several rounds.
+ */
+static int escapes(FIXTURE_DATA(balance) *self, int rounds)
+{
+	int nr = 0;
+
+	for (int i = 0; i < rounds; i++) {
+		if (queue(self, 2, self->a0, &self->t.cpus) ||
+		    !WAIT_FOR(spread(self) == 2))
+			return -1;
+		nr += outside(self, &self->home);
+		end_tasks(self);
+	}
+	return nr;
+}
+
+/*
+ * Queued tasks with a wake hint find room in their own LLC and are not pulled
+ * out of it. Without one, those that are pulled out are some.
+ */
+TEST_F_TIMEOUT(balance, held, 300)
+{
+	int none, hint;
+
+	REQUIRE_LLCS(&self->t, 2);
+	none = escapes(self, 15);
+	TH_LOG("none: %d escaped", none);
+	ASSERT_LE(0, none);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
+	hint = escapes(self, 15);
+	TH_LOG("wake_hold: %d escaped, %ld held", hint, COUNT("held"));
+	ASSERT_LE(0, hint);
+	EXPECT_LT(0, COUNT("held"));
+	EXPECT_LE(hint, none / 3);
+	/* wake_affine is a wake hint, too */
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	hint = escapes(self, 10);
+	TH_LOG("wake_affine: %d escaped, %ld held", hint, COUNT("held"));
+	ASSERT_LE(0, hint);
+	EXPECT_LE(hint, none / 3);
+}
+
+/* Other hints do not make the balancer hold anything. */
+TEST_F_TIMEOUT(balance, only_wake_hints, 180)
+{
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint",
+			      "fork_affine wake_wide scan_full pack"));
+	EXPECT_LE(0, escapes(self, 5));
+	EXPECT_EQ(0, COUNT("held"));
+	EXPECT_EQ(0, COUNT("overloaded"));
+}
+
+/* With more tasks than CPUs in the LLC, the others leave. */
+TEST_F_TIMEOUT(balance, overloaded, 300)
+{
+	int weight, nr;
+
+	REQUIRE_LLCS(&self->t, 2);
+	weight = CPU_COUNT(&self->home);
+	nr = 2 * weight < self->t.nr_cpus ? 2 * weight : self->t.nr_cpus;
+	if (nr > MAX_TASKS)
+		SKIP(return, "LLC of %d CPUs is too large", weight);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
+	EXPECT_TRUE(WAIT_FOR(outside(self, &self->home) >= nr - weight))
+		TH_LOG("%d of %d outside", outside(self, &self->home), nr);
+	EXPECT_LT(0, COUNT("overloaded"));
+}
+
+/*
+ * Affinity to one CPU here and one elsewhere: two tasks do not fit one CPU, so
+ * the LLC is full for them however many of its CPUs are idle.
+ */
+TEST_F_TIMEOUT(balance, affinity_counts, 180)
+{
+	cpu_set_t mask;
+	int b0;
+
+	REQUIRE_LLCS(&self->t, 2);
+	b0 = cpuset_nth(&self->t.llc[0], 1);
+	mask = cpuset_or(cpuset_one(self->a0), cpuset_one(b0));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
+	ASSERT_EQ(0, queue(self, 2, self->a0, &mask));
+	EXPECT_TRUE(WAIT_FOR(spread(self) == 2));
+	EXPECT_EQ(0, outside(self, &mask));
+}
+
+/*
+ * Nobody is stuck for good: where no CPU of the LLC comes for a queued task
+ * (they are all busy with a pinned one), it is let go.
+ */
+TEST_F_TIMEOUT(balance, not_stuck, 300)
+{
+	struct hogs hogs;
+	cpu_set_t busy;
+	bool left;
+
+	REQUIRE_LLCS(&self->t, 2);
+	busy = cpuset_minus(self->home, cpuset_one(self->a0));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
+	ASSERT_EQ(0, hogs_start(&hogs, NULL, &busy, 0));
+	EXPECT_EQ(0, hogs_run(&hogs));
+	EXPECT_EQ(0, queue(self, 3, self->a0, &self->t.cpus));
+	left = WAIT_FOR(outside(self, &self->home) >= 2);
+	hogs_stop(&hogs);
+	EXPECT_TRUE(left);
+}
+
+/*
+ * A queue with nothing but hinted tasks is balanced inside its LLC: each gets a
+ * CPU, and all of them make progress.
+ */
+TEST_F_TIMEOUT(balance, only_hinted, 300)
+{
+	unsigned long before[MAX_TASKS];
+	int nr;
+
+	REQUIRE_LLCS(&self->t, 1);
+	nr = CPU_COUNT(&self->home);
+	if (nr > MAX_TASKS)
+		SKIP(return, "LLC of %d CPUs is too large", nr);
+	/* The test sits in the first LLC, which may be the only one. */
+	if (self->t.nr_llcs == 1)
+		nr--;
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
+	EXPECT_TRUE(WAIT_FOR(spread(self) == nr));
+	for (int i = 0; i < nr; i++)
+		before[i] = self->task[i].loops;
+	for (int i = 0; i < nr; i++) {
+		EXPECT_TRUE(WAIT_FOR(__atomic_load_n(&self->task[i].loops,
+						     __ATOMIC_RELAXED) !=
+				     before[i]));
+	}
+}
+
+/* When the hint is taken away, tasks are balanced across LLCs as ever. */
+TEST_F_TIMEOUT(balance, hint_removed, 300)
+{
+	int nr;
+
+	REQUIRE_LLCS(&self->t, 2);
+	nr = CPU_COUNT(&self->home);
+	if (nr > MAX_TASKS)
+		SKIP(return, "LLC of %d CPUs is too large", nr);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
+	ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
+	ASSERT_TRUE(WAIT_FOR(spread(self) == nr));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "none"));
+	EXPECT_TRUE(WAIT_FOR(outside(self, &self->home) > 0));
+}
+
+/* Balancing hinted tasks never moves one outside its affinity. */
+TEST_F_TIMEOUT(balance, affinity, 180)
+{
+	cpu_set_t mask;
+	int nr;
+
+	REQUIRE_LLCS(&self->t, 2);
+	/* one CPU of each LLC */
+	CPU_ZERO(&mask);
+	for (int i = 0; i < self->t.nr_llcs; i++)
+		CPU_SET(cpuset_nth(&self->t.llc[i], 0), &mask);
+	nr = CPU_COUNT(&mask);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine wake_wide"));
+	ASSERT_EQ(0, queue(self, nr, self->a0, &mask));
+	for (int i = 0; i < 300; i++) {
+		ASSERT_EQ(0, outside(self, &mask));
+		usleep(1000);
+	}
+}
+
+STEER_MAIN

@@ -1,0 +1,755 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where tasks run when they wake up: wake_affine, wake_hold, wake_wide,
+ * scan_full, scan_none and pack.
+ *
+ * The test is the waker: it pins itself to a CPU, lets the wakee sleep on a CPU
+ * of its choice, makes others busy with pinned hogs, and wakes it. Each claim is
+ * tested with the hint and without, on the same workload: a test that would
+ * pass on a kernel that ignores the hint proves nothing.
+ *
+ * The hogs and the waker are in the group that the test was started from, the
+ * wakee is in a group of its own:
+ *
+ *	root		waker, hogs
+ *	  steer_wake
+ *	    group	wakee, cpu.hint
+ */
+#include "../kselftest_harness.h"
+#include "steer_util.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+
+#define ROUNDS	16
+/*
+ * Something else on the machine (a kernel thread, an interrupt) may be in the
+ * way now and then.
+ */
+#define MOST	(ROUNDS * 7 / 8)
+#define FEW	(ROUNDS / 5)
+/*
+ * A task that had to queue may have been pulled elsewhere by the load balancer
+ * before it could say where it was put. The counters know better.
+ */
+#define HALF	(ROUNDS / 2)
+
+/* Outweighs the waker's load wherever the default path compares loads. */
+#define HOG_NICE	-10
+
+FIXTURE(wake) {
+	struct topo t;
+	struct wakee w;
+	struct hogs hogs;
+	char *top;
+	char *cg;
+	cpu_set_t a, b;		/* first and second LLC */
+	int a0, a1, b0, b1;	/* their first two CPUs, b's -1 without a second */
+	int rest;		/* before each wakeup the waker sleeps so long [us] */
+};
+
+FIXTURE_SETUP(wake)
+{
+	REQUIRE_HINT();
+	ASSERT_EQ(0, topo_read(&self->t));
+	self->top = cg_top("steer_wake");
+	ASSERT_NE(NULL, self->top);
+	self->cg = cg_new(self->top, "group");
+	ASSERT_NE(NULL, self->cg);
+
+	self->a = self->t.llc[0];
+	CPU_ZERO(&self->b);
+	if (self->t.nr_llcs > 1)
+		self->b = self->t.llc[1];
+	self->a0 = cpuset_nth(&self->a, 0);
+	self->a1 = cpuset_nth(&self->a, 1);
+	self->b0 = cpuset_nth(&self->b, 0);
+	self->b1 = cpuset_nth(&self->b, 1);
+}
+
+FIXTURE_TEARDOWN(wake)
+{
+	wakee_stop(&self->w);
+	hogs_stop(&self->hogs);
+	cg_destroy(self->top);
+}
+
+/* Where the wakeups of one series ended */
+struct where {
+	int in_a;		/* in the first LLC */
+	int in_b;		/* in the second */
+	int on_prev;		/* on the CPU where it slept */
+	int on_waker;		/* on the waker's */
+	int allowed;		/* inside its affinity */
+	cpu_set_t cpus;		/* all of them */
+};
+
+/*
+ * ROUNDS times: with the hogs paused, the wakee goes to sleep on @sleep with
+ * the affinity @mask; with the hogs running, it is woken from @waker.
+ */
+static int series(FIXTURE_DATA(wake) *self, int waker, int sleep,
+		  const cpu_set_t *mask, struct where *where)
+{
+	struct wake rec;
+	int ret;
+
+	memset(where, 0, sizeof(*where));
+	ret = task_pin_cpu(0, waker);
+	for (int i = 0; !ret && i < ROUNDS; i++) {
+		if (self->hogs.nr)
+			ret = hogs_pause(&self->hogs);
+		if (!ret)
+			ret = wakee_place(&self->w, sleep, mask);
+		if (!ret && self->hogs.nr)
+			ret = hogs_run(&self->hogs);
+		usleep(self->rest);
+		if (!ret)
+			ret = wakee_wake(&self->w, &rec);
+		if (ret)
+			break;
+		where->in_a += CPU_ISSET(rec.cpu, &self->a);
+		where->in_b += CPU_ISSET(rec.cpu, &self->b);
+		where->on_prev += rec.cpu == rec.prev;
+		where->on_waker += rec.cpu == rec.waker;
+		where->allowed += CPU_ISSET(rec.cpu, mask);
+		CPU_SET(rec.cpu, &where->cpus);
+	}
+	if (self->hogs.nr && !ret)
+		ret = hogs_pause(&self->hogs);
+	return ret;
+}
+
+/* As series(), under a hint. Counters are compared by how much they rose. */
+#define SERIES(hint, waker, sleep, mask, where) do {			\
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hint));		\
+	ASSERT_EQ(0, series(self, waker, sleep, mask, where));		\
+	TH_LOG("%-24s of %d: %d in waker's LLC, %d in the other, %d on prev", \
+	       hint, ROUNDS,						\
+	       CPU_ISSET(waker, &self->a) ? (where)->in_a : (where)->in_b, \
+	       CPU_ISSET(waker, &self->a) ? (where)->in_b : (where)->in_a, \
+	       (where)->on_prev);					\
+} while (0)
+
+#define COUNT(key)	cg_count(self->cg, "hint_" key)
+
+/* wake_affine brings a task to its waker's LLC; without it, it stays. */
+TEST_F_TIMEOUT(wake, affine, 120)
+{
+	struct where none, hint;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->b0, &self->t.cpus, &none);
+	EXPECT_GE(FEW, none.in_a);
+	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &hint);
+	EXPECT_LE(MOST, hint.in_a);
+	EXPECT_LE(MOST, COUNT("wake_followed"));
+	EXPECT_GE(FEW, COUNT("wake_full"));
+	EXPECT_EQ(0, COUNT("wake_affinity"));
+}
+
+/*
+ * wake_hold keeps a task in the LLC where it ran last, though its CPU there is
+ * busy now and the default is to move it to its waker.
+ */
+TEST_F_TIMEOUT(wake, hold, 120)
+{
+	struct where none, hint;
+	cpu_set_t busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	busy = cpuset_one(self->b0);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->b0, &self->t.cpus, &none);
+	EXPECT_LE(HALF, none.in_a);
+	SERIES("wake_hold", self->a0, self->b0, &self->t.cpus, &hint);
+	EXPECT_LE(MOST, hint.in_b);
+	EXPECT_LE(MOST, COUNT("wake_followed"));
+	/* it found an idle CPU there: it did not queue behind the hog */
+	EXPECT_GE(FEW, hint.on_prev);
+}
+
+/* With waker and wakee in one LLC a wake hint has nothing to say. */
+TEST_F_TIMEOUT(wake, same_llc, 120)
+{
+	struct where where;
+
+	if (self->a1 < 0)
+		SKIP(return, "needs two CPUs in an LLC");
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(MOST, COUNT("wake_same_llc"));
+	EXPECT_LE(MOST, where.in_a);
+	SERIES("wake_hold", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(2 * MOST, COUNT("wake_same_llc"));
+	EXPECT_LE(MOST, where.in_a);
+}
+
+/* wake_affine is not followed into an LLC that has no idle CPU. */
+TEST_F_TIMEOUT(wake, affine_full, 120)
+{
+	struct where where;
+	cpu_set_t busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.in_b);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+	EXPECT_GE(FEW, COUNT("wake_followed"));
+}
+
+/* wake_hold is not followed into an LLC that has no idle CPU. */
+TEST_F_TIMEOUT(wake, hold_full, 120)
+{
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &self->b, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_hold", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+	EXPECT_GE(FEW, COUNT("wake_followed"));
+	/* so the default decided, and moved it to the waker */
+	EXPECT_LE(HALF, where.in_a);
+}
+
+/* A task that may not run in its waker's LLC stays inside its affinity. */
+TEST_F_TIMEOUT(wake, affine_affinity, 120)
+{
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine", self->a0, self->b0, &self->b, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+	EXPECT_LE(MOST, COUNT("wake_affinity"));
+	EXPECT_EQ(0, COUNT("wake_followed"));
+}
+
+/*
+ * Where affinity leaves one CPU of the waker's LLC, wake_affine takes that one
+ * while it is idle, and no other when it is not.
+ */
+TEST_F_TIMEOUT(wake, affine_one_allowed, 120)
+{
+	cpu_set_t mask, busy;
+	struct where where;
+	int only;
+
+	REQUIRE_LLCS(&self->t, 2);
+	only = cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1);
+	if (only == self->a0)
+		SKIP(return, "needs two CPUs in an LLC");
+	mask = cpuset_or(self->b, cpuset_one(only));
+	busy = cpuset_one(only);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+
+	SERIES("wake_affine", self->a0, self->b0, &mask, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+	EXPECT_GE(FEW, where.in_a);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+
+	hogs_stop(&self->hogs);
+	SERIES("wake_affine", self->a0, self->b0, &mask, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+	EXPECT_LE(MOST, where.in_a);
+}
+
+/* wake_hold does not pull a task back into an LLC that it may not use now. */
+TEST_F_TIMEOUT(wake, hold_affinity, 120)
+{
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_hold", self->a0, self->b0, &self->a, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+	EXPECT_EQ(ROUNDS, where.in_a);
+	EXPECT_LE(MOST, COUNT("wake_affinity"));
+}
+
+/* A cpuset that excludes the waker's LLC wins over wake_affine. */
+TEST_F_TIMEOUT(wake, cpuset, 120)
+{
+	char list[1024], path[PATH_MAX];
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	cpulist_format(&self->b, list, sizeof(list));
+	snprintf(path, sizeof(path), "%s/cpuset.cpus", self->cg);
+	if (access(path, F_OK))
+		SKIP(return, "needs the cpuset controller");
+	ASSERT_EQ(0, cg_write(self->cg, "cpuset.cpus", list));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	/* b is what the cpuset makes of any affinity */
+	SERIES("wake_affine wake_wide scan_full", self->a0, self->b0, &self->b,
+	       &where);
+	EXPECT_EQ(ROUNDS, where.in_b);
+	EXPECT_LE(MOST, COUNT("wake_affinity"));
+	EXPECT_EQ(0, COUNT("wake_followed"));
+}
+
+/*
+ *	root			waker, on LLC a
+ *	  steer_wake		partition of LLC b
+ *	    group		wakee, wake_affine wake_wide
+ *
+ * The partition keeps its tasks, in a partition with load balancing and in an
+ * isolated one.
+ */
+static void partition_keeps(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(wake) *self, const char *type)
+{
+	char list[1024], state[128];
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	cpulist_format(&self->b, list, sizeof(list));
+	if (cg_write(self->top, "cpuset.cpus", list) ||
+	    cg_write(self->top, "cpuset.cpus.partition", type))
+		SKIP(return, "cannot make a partition here");
+	ASSERT_LT(0, cg_read(self->top, "cpuset.cpus.partition", state,
+			     sizeof(state)));
+	ASSERT_STREQ(type, state);
+
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine wake_wide scan_full", self->a0, self->b0, &self->b,
+	       &where);
+	EXPECT_EQ(ROUNDS, where.in_b);
+	EXPECT_EQ(0, COUNT("wake_followed"));
+	SERIES("wake_hold pack", self->a0, self->b0, &self->b, &where);
+	EXPECT_EQ(ROUNDS, where.in_b);
+	EXPECT_EQ(0, cg_write(self->top, "cpuset.cpus.partition", "member"));
+}
+
+TEST_F_TIMEOUT(wake, partition_root, 120)
+{
+	partition_keeps(_metadata, self, "root");
+}
+
+TEST_F_TIMEOUT(wake, partition_isolated, 120)
+{
+	partition_keeps(_metadata, self, "isolated");
+}
+
+/*
+ *	root
+ *	  steer_wake
+ *	    part		isolated partition of one CPU of LLC a
+ *	    group		wakee, woken from LLC a
+ *
+ * Nobody outside is led onto the isolated CPU, although it is idle when all
+ * others of its LLC are not.
+ */
+TEST_F_TIMEOUT(wake, isolated_cpu_is_left_alone, 120)
+{
+	cpu_set_t busy, open;
+	struct where where;
+	char *part, one[16];
+	int isolated;
+
+	REQUIRE_LLCS(&self->t, 2);
+	if (topo_llc_weight(&self->t) < 3)
+		SKIP(return, "needs LLCs of three CPUs");
+	isolated = cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1);
+	snprintf(one, sizeof(one), "%d", isolated);
+	/* A partition needs a parent that is one: next to steer_wake. */
+	part = cg_top("steer_wake_part");
+	ASSERT_NE(NULL, part);
+	if (cg_write(part, "cpuset.cpus", one) ||
+	    cg_write(part, "cpuset.cpus.partition", "isolated") ||
+	    !cg_is(part, "cpuset.cpus.partition", "isolated")) {
+		cg_destroy(part);
+		SKIP(return, "cannot make an isolated partition here");
+	}
+
+	open = cpuset_minus(self->t.cpus, cpuset_one(isolated));
+	busy = cpuset_minus(self->a, cpuset_one(isolated));
+	CPU_CLR(self->a0, &busy);
+	EXPECT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	EXPECT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	EXPECT_EQ(0, cg_write(self->cg, "cpu.hint",
+			      "wake_affine wake_wide scan_full"));
+	EXPECT_EQ(0, series(self, self->a0, self->b0, &open, &where));
+	EXPECT_FALSE(CPU_ISSET(isolated, &where.cpus));
+	EXPECT_LE(MOST, where.in_b);
+	cg_destroy(part);
+	free(part);
+}
+
+/*
+ * wake_wide finds an idle CPU in another LLC when the own one is full; without
+ * it, the task queues.
+ */
+TEST_F_TIMEOUT(wake, wide, 180)
+{
+	struct where none, hint;
+	cpu_set_t busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	/* the waker keeps its own CPU busy */
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
+	EXPECT_LE(HALF, none.in_a);
+	SERIES("wake_wide", self->a0, self->a1, &self->t.cpus, &hint);
+	EXPECT_GE(FEW, hint.in_a);
+	EXPECT_LE(MOST, COUNT("reach_followed"));
+}
+
+/* wake_wide does not reach beyond the task's affinity. */
+TEST_F_TIMEOUT(wake, wide_affinity, 180)
+{
+	struct where where;
+	cpu_set_t mask, busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_wide", self->a0, self->a1, &self->a, &where);
+	EXPECT_EQ(ROUNDS, where.in_a);
+	EXPECT_LE(MOST, COUNT("reach_full"));
+	EXPECT_EQ(0, COUNT("reach_followed"));
+
+	/* one CPU outside is enough */
+	mask = cpuset_or(self->a, cpuset_one(self->b1));
+	SERIES("wake_wide", self->a0, self->a1, &mask, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+	EXPECT_LE(MOST, where.in_b);
+}
+
+/* wake_wide on top of wake_affine: the waker's LLC first, then beyond it. */
+TEST_F_TIMEOUT(wake, affine_then_wide, 180)
+{
+	struct where where;
+	cpu_set_t busy;
+
+	if (self->t.nr_llcs < 3)
+		SKIP(return, "needs three LLCs, has %d", self->t.nr_llcs);
+	/* Waker's LLC full, previous LLC full: the third is what is left. */
+	busy = cpuset_or(self->a, self->b);
+	CPU_CLR(self->a0, &busy);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine wake_wide", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+	EXPECT_LE(MOST, COUNT("reach_followed"));
+	EXPECT_LE(MOST, ROUNDS - where.in_a - where.in_b);
+}
+
+/* With every CPU busy nothing is followed, and the task runs all the same. */
+TEST_F_TIMEOUT(wake, all_busy, 240)
+{
+	struct where where;
+	cpu_set_t busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	busy = self->t.cpus;
+	CPU_CLR(self->a0, &busy);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine wake_wide scan_full", self->a0, self->b0,
+	       &self->t.cpus, &where);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+	EXPECT_LE(MOST, COUNT("reach_full"));
+	EXPECT_LE(MOST, COUNT("scan_full"));
+}
+
+/*
+ * scan_full finds the one idle CPU of an LLC. The default gives the search up
+ * when the LLC was busy lately.
+ */
+TEST_F_TIMEOUT(wake, scan_full, 180)
+{
+	struct where hint;
+	cpu_set_t busy;
+	int last;
+
+	if (topo_llc_weight(&self->t) < 3)
+		SKIP(return, "needs LLCs of three CPUs");
+	last = cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1);
+	busy = cpuset_minus(self->a, cpuset_one(last));
+	CPU_CLR(self->a0, &busy);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("scan_full", self->a0, self->a1, &self->a, &hint);
+	EXPECT_LE(MOST, COUNT("scan_followed"));
+	EXPECT_GE(FEW, hint.on_prev);
+	EXPECT_TRUE(CPU_ISSET(last, &hint.cpus));
+
+	/* and says so when there is none */
+	hogs_stop(&self->hogs);
+	CPU_SET(last, &busy);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	SERIES("scan_full", self->a0, self->a1, &self->a, &hint);
+	EXPECT_LE(MOST, COUNT("scan_full"));
+}
+
+/* scan_full does not place a task outside its affinity. */
+TEST_F_TIMEOUT(wake, scan_full_affinity, 120)
+{
+	cpu_set_t mask, busy;
+	struct where where;
+
+	if (topo_llc_weight(&self->t) < 3)
+		SKIP(return, "needs LLCs of three CPUs");
+	/* two busy ones allowed, idle ones not */
+	busy = cpuset_one(self->a1);
+	mask = cpuset_or(cpuset_one(self->a0), busy);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("scan_full", self->a0, self->a1, &mask, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+	EXPECT_LE(MOST, COUNT("scan_full"));
+}
+
+/*
+ * scan_none places at once: on the previous CPU or the waker's though they are
+ * busy, where the default looks for an idle one.
+ */
+TEST_F_TIMEOUT(wake, scan_none, 120)
+{
+	struct where none, hint;
+	cpu_set_t busy;
+
+	if (topo_llc_weight(&self->t) < 3)
+		SKIP(return, "needs LLCs of three CPUs");
+	busy = cpuset_one(self->a1);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->a, &none);
+	EXPECT_GE(FEW, none.on_prev + none.on_waker);
+	SERIES("scan_none", self->a0, self->a1, &self->a, &hint);
+	EXPECT_LE(HALF, hint.on_prev + hint.on_waker);
+	EXPECT_LE(MOST, COUNT("scan_followed"));
+}
+
+/*
+ * pack leaves an idle core asleep: the wakee's own, idle as it is, in favour of
+ * the idle thread beside the hog.
+ */
+TEST_F_TIMEOUT(wake, pack_smt, 120)
+{
+	struct where none, hint;
+	cpu_set_t busy, beside;
+	int hog;
+
+	if (self->t.smt < 2)
+		SKIP(return, "needs SMT");
+	/* a CPU of another core of the same LLC */
+	busy = cpuset_minus(self->a, self->t.core[self->a0]);
+	hog = cpuset_nth(&busy, 0);
+	if (hog < 0)
+		SKIP(return, "needs two cores in an LLC");
+	beside = cpuset_minus(self->t.core[hog], cpuset_one(hog));
+	busy = cpuset_one(hog);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+
+	/* The waker is elsewhere where it can be, else it is the hog's guest. */
+	SERIES("none", self->b0 >= 0 ? self->b0 : hog, self->a0, &self->t.cpus,
+	       &none);
+	EXPECT_LE(MOST, none.on_prev);
+	SERIES("pack", self->b0 >= 0 ? self->b0 : hog, self->a0, &self->t.cpus,
+	       &hint);
+	EXPECT_GE(FEW, hint.on_prev);
+	EXPECT_LE(MOST, COUNT("pack_followed"));
+	EXPECT_TRUE(CPU_ISSET(cpuset_nth(&beside, 0), &hint.cpus));
+}
+
+/*
+ * Without SMT, pack shares a busy CPU that has room: that of the waker, which
+ * does next to nothing.
+ */
+TEST_F_TIMEOUT(wake, pack_room, 120)
+{
+	struct where none, hint;
+
+	if (self->t.smt > 1)
+		SKIP(return, "needs cores without SMT");
+	if (self->a1 < 0)
+		SKIP(return, "needs two CPUs in an LLC");
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	/* the utilisation of preparing the round has to be forgotten */
+	self->rest = 250000;
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
+	EXPECT_LE(MOST, none.on_prev);
+	SERIES("pack", self->a0, self->a1, &self->t.cpus, &hint);
+	EXPECT_GE(FEW, hint.on_prev);
+	EXPECT_LE(MOST, COUNT("pack_followed"));
+}
+
+/* With nothing awake in the LLC, pack has nothing to offer. */
+TEST_F_TIMEOUT(wake, pack_full, 120)
+{
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("pack", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, COUNT("pack_full"));
+	EXPECT_LE(MOST, where.on_prev);
+}
+
+/* pack does not place a task outside its affinity. */
+TEST_F_TIMEOUT(wake, pack_affinity, 120)
+{
+	struct where where;
+	cpu_set_t mask, busy;
+
+	if (topo_llc_weight(&self->t) < 3)
+		SKIP(return, "needs LLCs of three CPUs");
+	mask = cpuset_or(cpuset_one(self->a0), cpuset_one(self->a1));
+	busy = cpuset_one(cpuset_nth(&self->a, 2));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("pack", self->a0, self->a0, &mask, &where);
+	EXPECT_EQ(ROUNDS, where.allowed);
+}
+
+/*
+ * A timer that was armed on another CPU fires there in a hard interrupt. It is
+ * no waker: wake_affine leaves the task where it was.
+ */
+TEST_F_TIMEOUT(wake, irq, 180)
+{
+	struct {
+		int armed, cpu;
+		unsigned int fired;
+	} *page = shared_alloc(sizeof(*page));
+	struct itimerspec in = { .it_value.tv_nsec = 5000000 };
+	int stayed = 0, fd;
+	pid_t pid;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	fd = timerfd_create(CLOCK_MONOTONIC, 0);
+	ASSERT_LE(0, fd);
+	pid = task_fork(self->cg);
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		uint64_t ticks;
+
+		if (task_pin(0, &self->b))
+			_exit(1);
+		while (read(fd, &ticks, sizeof(ticks)) == sizeof(ticks)) {
+			page->cpu = sched_getcpu();
+			__atomic_add_fetch(&page->fired, 1, __ATOMIC_SEQ_CST);
+		}
+		_exit(1);
+	}
+	ASSERT_EQ(0, task_pin_cpu(0, self->a0));
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		EXPECT_TRUE(WAIT_FOR(task_state(pid) == 'S'));
+		/* It sleeps in b; after the first round it may run anywhere. */
+		ASSERT_EQ(0, task_pin(pid, &self->t.cpus));
+		ASSERT_EQ(0, timerfd_settime(fd, 0, &in, NULL));
+		ASSERT_TRUE(WAIT_FOR(__atomic_load_n(&page->fired,
+						     __ATOMIC_SEQ_CST) > i));
+		stayed += CPU_ISSET(page->cpu, &self->b);
+	}
+	task_kill(pid);
+	EXPECT_LE(MOST, stayed);
+	EXPECT_LE(MOST, COUNT("wake_irq"));
+	EXPECT_GE(FEW, COUNT("wake_followed"));
+	close(fd);
+}
+
+/* exec() keeps the task in its group, and the group's hint. */
+TEST_F_TIMEOUT(wake, exec, 120)
+{
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, wakee_start_exec(&self->w, self->cg, NULL));
+	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.in_a);
+	EXPECT_LE(MOST, COUNT("wake_followed"));
+}
+
+/*
+ *	steer_wake
+ *	  group		wake_affine
+ *	  plain		none
+ *
+ * A task that moves between groups is treated as the one it is in.
+ */
+TEST_F_TIMEOUT(wake, moving, 240)
+{
+	struct where there, here;
+	char *plain;
+
+	REQUIRE_LLCS(&self->t, 2);
+	plain = cg_new(self->top, "plain");
+	ASSERT_NE(NULL, plain);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, wakee_start(&self->w, plain, NULL));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, series(self, self->a0, self->b0, &self->t.cpus,
+				    &there));
+		EXPECT_GE(FEW, there.in_a);
+		ASSERT_EQ(0, cg_enter(self->cg, self->w.pid));
+		ASSERT_EQ(0, series(self, self->a0, self->b0, &self->t.cpus,
+				    &here));
+		EXPECT_LE(MOST, here.in_a);
+		ASSERT_EQ(0, cg_enter(plain, self->w.pid));
+	}
+	free(plain);
+}
+
+/* A hint on an ancestor works as one on the group itself. */
+TEST_F_TIMEOUT(wake, inherited, 120)
+{
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 2);
+	ASSERT_EQ(0, cg_write(self->top, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("inherit", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.in_a);
+	EXPECT_LE(MOST, COUNT("wake_followed"));
+	/* counters are those of the group that the task is in */
+	EXPECT_EQ(0, cg_count(self->top, "hint_wake_followed"));
+}
+
+/*
+ * On any machine, with any hint, a task runs where it may and keeps running:
+ * one CPU, one LLC, no SMT. CPU by CPU, as its whole affinity.
+ */
+TEST_F_TIMEOUT(wake, any_machine, 240)
+{
+	static const char * const hints[] = {
+		"fork_affine wake_affine wake_wide scan_full slice_short",
+		"fork_spread wake_hold scan_none slice_long pack",
+		"background", "tail_latency", "efficient",
+	};
+	struct wake rec;
+
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
+		for (int cpu = 0; cpu < STEER_MAX_CPUS; cpu++) {
+			if (!CPU_ISSET(cpu, &self->t.cpus))
+				continue;
+			ASSERT_EQ(0, task_pin_cpu(self->w.pid, cpu));
+			ASSERT_EQ(0, wakee_wake(&self->w, &rec));
+			EXPECT_EQ(cpu, rec.cpu);
+		}
+		ASSERT_EQ(0, task_pin(self->w.pid, &self->t.cpus));
+		for (int n = 0; n < ROUNDS; n++) {
+			ASSERT_EQ(0, wakee_wake(&self->w, &rec));
+		}
+	}
+}
+
+STEER_MAIN
