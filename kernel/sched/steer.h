@@ -57,6 +57,21 @@ static __always_inline u32 steer_hint(struct task_struct *p)
 	return READ_ONCE(task_group(p)->steer.hint);
 }
 
+/* A short request is a quarter of the default, a long one four times as long. */
+#define STEER_SLICE_SHIFT	2
+/* The range that sched_setattr() accepts. */
+#define STEER_SLICE_MIN		((u64)NSEC_PER_MSEC / 10)
+#define STEER_SLICE_MAX		((u64)NSEC_PER_MSEC * 100)
+
+static __always_inline void steer_count(struct task_struct *p,
+					enum steer_counter counter)
+{
+	struct steer_stats __percpu *stats = READ_ONCE(task_group(p)->steer.stats);
+
+	if (stats)
+		this_cpu_inc(stats->count[counter]);
+}
+
 u32 steer_hint_available(void);
 
 int steer_tg_online(struct task_group *tg);
@@ -69,7 +84,6 @@ int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
 bool __steer_fork_spread(struct task_struct *p);
 bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 			  struct sched_domain *sd);
-u64 __steer_slice(struct sched_entity *se, u64 base);
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
 
 /**
@@ -154,12 +168,24 @@ static __always_inline bool steer_balance_hold(struct task_struct *p, int dst_cp
  * @se: a task's or a group's entity; its rq lock is held
  * @base: the default request [ns]
  *
+ * No call, so that enqueueing saves no registers for it while the key is off.
+ *
  * Return: request [ns].
  */
 static __always_inline u64 steer_slice(struct sched_entity *se, u64 base)
 {
-	if (static_branch_unlikely(&steer_hint_key.key))
-		return __steer_slice(se, base);
+	if (static_branch_unlikely(&steer_hint_key.key) && entity_is_task(se)) {
+		struct task_struct *p = container_of(se, struct task_struct, se);
+		u32 hint = steer_hint(p);
+
+		if (!(hint & STEER_SLICE))
+			return base;
+
+		steer_count(p, STEER_NR_SLICE_FOLLOWED);
+		if (hint & STEER_SLICE_SHORT)
+			return min(base, max(base >> STEER_SLICE_SHIFT, STEER_SLICE_MIN));
+		return max(base, min(base << STEER_SLICE_SHIFT, STEER_SLICE_MAX));
+	}
 	return base;
 }
 

@@ -101,22 +101,8 @@
 /* How many CPUs beyond the LLC wake_wide looks at, without scan_full. */
 #define STEER_REACH_CPUS	64
 
-/* A short request is a quarter of the default, a long one four times as long. */
-#define STEER_SLICE_SHIFT	2
-/* The range that sched_setattr() accepts. */
-#define STEER_SLICE_MIN		(NSEC_PER_MSEC / 10)
-#define STEER_SLICE_MAX		(NSEC_PER_MSEC * 100)
-
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
-
-static void steer_count(struct task_struct *p, enum steer_counter counter)
-{
-	struct steer_stats __percpu *stats = READ_ONCE(task_group(p)->steer.stats);
-
-	if (stats)
-		this_cpu_inc(stats->count[counter]);
-}
 
 /**
  * steer_hint_available - words that this machine can honour
@@ -646,25 +632,6 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 	}
 	trace_steer_balance(p, hint, src_cpu, dst_cpu, verdict);
 	return verdict == STEER_V_FOLLOWED;
-}
-
-u64 __steer_slice(struct sched_entity *se, u64 base)
-{
-	struct task_struct *p;
-	u32 hint;
-
-	if (!entity_is_task(se))
-		return base;
-
-	p = task_of(se);
-	hint = steer_hint(p);
-	if (!(hint & STEER_SLICE))
-		return base;
-
-	steer_count(p, STEER_NR_SLICE_FOLLOWED);
-	if (hint & STEER_SLICE_SHORT)
-		return min(base, max(base >> STEER_SLICE_SHIFT, STEER_SLICE_MIN));
-	return max(base, min(base << STEER_SLICE_SHIFT, STEER_SLICE_MAX));
 }
 
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr)
