@@ -120,16 +120,19 @@ static int spread(FIXTURE_DATA(balance) *self)
 #define COUNT(key)	cg_count(self->cg, "hint_balance_" key)
 
 /*
- * Two tasks on one CPU of an LLC with room for both. Returns how many had left
- * the LLC when each had a CPU of its own, over several rounds.
+ * As many tasks as the LLC has CPUs, all on one of them: there is room for each.
+ * Returns how many had left the LLC when each had a CPU of its own, over several
+ * rounds.
  */
 static int escapes(FIXTURE_DATA(balance) *self, int rounds)
 {
-	int nr = 0;
+	int tasks = CPU_COUNT(&self->home), nr = 0;
 
+	if (tasks > MAX_TASKS)
+		tasks = MAX_TASKS;
 	for (int i = 0; i < rounds; i++) {
-		if (queue(self, 2, self->a0, &self->t.cpus) ||
-		    !WAIT_FOR(spread(self) == 2))
+		if (queue(self, tasks, self->a0, &self->t.cpus) ||
+		    !WAIT_FOR(spread(self) == tasks))
 			return -1;
 		nr += outside(self, &self->home);
 		end_tasks(self);
@@ -137,30 +140,40 @@ static int escapes(FIXTURE_DATA(balance) *self, int rounds)
 	return nr;
 }
 
+#define ROUNDS	10
+
 /*
- * Queued tasks with a wake hint find room in their own LLC and are not pulled
- * out of it. Without one, those that are pulled out are some.
+ * Queued tasks with a wake hint find room in their own LLC, and are not pulled
+ * out of it before they do. The balancer gives up holding them after a few
+ * attempts, as with cache-hot tasks; but whoever left did so for that reason, or
+ * by active balancing, which does not ask.
  */
-TEST_F_TIMEOUT(balance, held, 300)
+static void held(struct __test_metadata *_metadata, FIXTURE_DATA(balance) *self,
+		 const char *word)
 {
 	int none, hint;
 
 	REQUIRE_LLCS(&self->t, 2);
-	none = escapes(self, 15);
+	none = escapes(self, ROUNDS);
 	TH_LOG("none: %d escaped", none);
 	ASSERT_LE(0, none);
-	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
-	hint = escapes(self, 15);
-	TH_LOG("wake_hold: %d escaped, %ld held", hint, COUNT("held"));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", word));
+	hint = escapes(self, ROUNDS);
+	TH_LOG("%s: %d escaped, %ld held, %ld overloaded, %ld gave up", word, hint,
+	       COUNT("held"), COUNT("overloaded"), COUNT("gave_up"));
 	ASSERT_LE(0, hint);
 	EXPECT_LT(0, COUNT("held"));
-	EXPECT_LE(hint, none / 3);
-	/* wake_affine is a wake hint, too */
-	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
-	hint = escapes(self, 10);
-	TH_LOG("wake_affine: %d escaped, %ld held", hint, COUNT("held"));
-	ASSERT_LE(0, hint);
-	EXPECT_LE(hint, none / 3);
+	EXPECT_GE(COUNT("gave_up") + COUNT("overloaded") + ROUNDS / 5, hint);
+}
+
+TEST_F_TIMEOUT(balance, held_by_hold, 300)
+{
+	held(_metadata, self, "wake_hold");
+}
+
+TEST_F_TIMEOUT(balance, held_by_affine, 300)
+{
+	held(_metadata, self, "wake_affine");
 }
 
 /* Other hints do not make the balancer hold anything. */

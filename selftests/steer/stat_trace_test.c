@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #define EVENTS		"/sys/kernel/tracing/events/steer"
-#define AUTOGROUP	"/proc/sys/kernel/sched_autogroup_enabled"
 #define WAKEUPS		20
 
 static const char * const counters[] = {

@@ -19,23 +19,23 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STEER_MAX_CPUS	256
 #define CG_ROOT		"/sys/fs/cgroup"
+#define AUTOGROUP	"/proc/sys/kernel/sched_autogroup_enabled"
 #define STEER_DEBUG	"/sys/kernel/debug/sched/steer"
 
 /* Ends a hang; nothing is judged by it. */
 #define WAIT_SECONDS	40
 
 #define WAIT_FOR(cond) ({						\
-	bool __ok = false;						\
-	for (int __n = 0; __n < WAIT_SECONDS * 1000; __n++) {		\
-		__ok = (cond);						\
-		if (__ok)						\
-			break;						\
+	time_t __end = time(NULL) + WAIT_SECONDS;			\
+	bool __ok;							\
+									\
+	while (!(__ok = (cond)) && time(NULL) < __end)			\
 		usleep(1000);						\
-	}								\
 	__ok;								\
 })
 

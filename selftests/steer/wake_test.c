@@ -47,6 +47,7 @@ FIXTURE(wake) {
 	cpu_set_t a, b;		/* first and second LLC */
 	int a0, a1, b0, b1;	/* their first two CPUs, b's -1 without a second */
 	int rest;		/* before each wakeup the waker sleeps so long [us] */
+	char autogroup[4];
 };
 
 FIXTURE_SETUP(wake)
@@ -57,6 +58,11 @@ FIXTURE_SETUP(wake)
 	ASSERT_NE(NULL, self->top);
 	self->cg = cg_new(self->top, "group");
 	ASSERT_NE(NULL, self->cg);
+
+	/* or the hogs' weight would be that of their session, spread over them */
+	if (file_read(AUTOGROUP, self->autogroup, sizeof(self->autogroup)) > 0) {
+		ASSERT_EQ(0, file_write(AUTOGROUP, "0", 1));
+	}
 
 	self->a = self->t.llc[0];
 	CPU_ZERO(&self->b);
@@ -72,6 +78,8 @@ FIXTURE_TEARDOWN(wake)
 {
 	wakee_stop(&self->w);
 	hogs_stop(&self->hogs);
+	if (self->autogroup[0])
+		file_write(AUTOGROUP, self->autogroup, 1);
 	cg_destroy(self->top);
 }
 
@@ -163,6 +171,8 @@ TEST_F_TIMEOUT(wake, hold, 120)
 	busy = cpuset_one(self->b0);
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
 	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	/* for the default to move it, the hog has to outweigh the waker */
+	self->rest = 100000;
 	SERIES("none", self->a0, self->b0, &self->t.cpus, &none);
 	EXPECT_LE(HALF, none.in_a);
 	SERIES("wake_hold", self->a0, self->b0, &self->t.cpus, &hint);
@@ -212,6 +222,7 @@ TEST_F_TIMEOUT(wake, hold_full, 120)
 	REQUIRE_LLCS(&self->t, 2);
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &self->b, HOG_NICE));
 	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	self->rest = 100000;
 	SERIES("wake_hold", self->a0, self->b0, &self->t.cpus, &where);
 	EXPECT_LE(MOST, COUNT("wake_full"));
 	EXPECT_GE(FEW, COUNT("wake_followed"));
