@@ -16,9 +16,11 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
@@ -123,6 +125,12 @@ class Follow:
         self.progress.update(f"{self.program} ({self.counts[0]} ok, {self.counts[1]} not ok)")
 
 
+def print_finished_lines(stream: IO[bytes]) -> None:
+    """Copy a console to where no terminal is: of a line that was overwritten, as progress is, only the last state."""
+    for line in stream:
+        print(line.decode(errors="replace").rstrip("\r\n").rsplit("\r", 1)[-1].rstrip(), flush=True)
+
+
 def run(machine: Machine) -> tuple[str, str]:
     """Run the machine to its end; returns the nonce of its report, and what was wrong with how QEMU ended."""
     shutil.rmtree(machine.out, ignore_errors=True)
@@ -139,8 +147,13 @@ def run(machine: Machine) -> tuple[str, str]:
     interactive = machine.mode == "shell" and sys.stdin.isatty()
     follow = None if machine.mode != "check" else Follow(machine.out / "result.log", machine.topology)
     deadline = time.monotonic() + machine.timeout
+    filtered = machine.mode == "demo" and not sys.stdout.isatty()
     # pylint: disable-next=consider-using-with
-    process = subprocess.Popen(command, stdin=None if interactive else subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdin=None if interactive else subprocess.DEVNULL,
+                               stdout=subprocess.PIPE if filtered else None)
+    if filtered:
+        reader = threading.Thread(target=print_finished_lines, args=(process.stdout,))
+        reader.start()
     try:
         while process.poll() is None:
             time.sleep(0.1)
@@ -154,6 +167,8 @@ def run(machine: Machine) -> tuple[str, str]:
         if process.poll() is None:
             process.kill()
             process.wait()
+        if filtered:
+            reader.join()
         (machine.out / "initrd").unlink(missing_ok=True)
     if follow:
         follow.update()
