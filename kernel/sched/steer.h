@@ -82,9 +82,9 @@ void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target);
 int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
 bool __steer_fork_spread(struct task_struct *p);
+bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
 bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 			  struct sched_domain *sd);
-bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
 
 /**
  * steer_wake_cpu - place a waking task as its group's hints ask

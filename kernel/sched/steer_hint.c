@@ -634,11 +634,39 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 	return verdict == STEER_V_FOLLOWED;
 }
 
+/* Does this entity give way to its siblings? As se_is_idle() in fair.c. */
+static bool steer_entity_idle(struct sched_entity *se)
+{
+	if (entity_is_task(se))
+		return task_has_idle_policy(container_of(se, struct task_struct, se));
+	return se->my_q->idle > 0;
+}
+
+/*
+ * SCHED_IDLE and cpu.idle come first: what is idle beside @p is preempted. That
+ * is decided between the two entities that share a queue, so look for them, as
+ * find_matching_se() will.
+ */
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr)
 {
-	if (!(steer_hint(p) & STEER_PREEMPT_NONE) ||
-	    (steer_hint(curr) & STEER_PREEMPT_NONE))
+	struct sched_entity *se = &curr->se, *pse = &p->se;
+
+	lockdep_assert_rq_held(task_rq(p));
+
+	if (!(steer_hint(p) & STEER_PREEMPT) || (steer_hint(curr) & STEER_PREEMPT))
 		return false;
+
+	while (se->cfs_rq != pse->cfs_rq) {
+		int deeper = se->depth - pse->depth;
+
+		if (deeper >= 0)
+			se = se->parent;
+		if (deeper <= 0)
+			pse = pse->parent;
+	}
+	if (steer_entity_idle(se) && !steer_entity_idle(pse))
+		return false;
+
 	steer_count(p, STEER_NR_PREEMPT_FOLLOWED);
 	return true;
 }
