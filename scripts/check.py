@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "vm"))
 
 import initramfs  # noqa: E402
 import run  # noqa: E402
-from ktap import FAILED, PASSED, SKIPPED, Test, counted, summary  # noqa: E402
+from ktap import FAILED, PASSED, SKIPPED, Test, counted, remarks, summary  # noqa: E402
 
 LOGS = ROOT / "build/check"
 # Checkers and a debug build make everything slower, more so on an emulated CPU.
@@ -148,9 +148,8 @@ def run_step(step: Step, target: Target, log: Path) -> list[Test]:
             tests = [Test(step.name, FAILED, str(failure))]
         except Exception:  # pylint: disable=broad-exception-caught
             tests = [Test(step.name, FAILED, traceback.format_exc())]
-        for test in tests:
-            if test.status != PASSED:
-                print(f"  {test.status.upper()} {test.name}{': ' if test.detail else ''}{test.detail}", flush=True)
+        for line in remarks(tests):
+            print(f"  {line}", flush=True)
     return tests
 
 

@@ -7,6 +7,7 @@ The places are paths of the machine that somebody worked on, and package mirrors
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -17,8 +18,8 @@ LICENCE = re.compile(r"SPDX-License-Identifier: GPL-2\.0(-only|-or-later)?( WITH
 # The text of the licence itself, and formats without comments.
 EXEMPT = {"LICENSE"}
 NO_COMMENTS = re.compile(r"\.json$|/(series|tested-with|run-list|settings|config)$|\.png$|\.svg$")
-PRIVATE = re.compile(r"(?<![\w.$}])/(home|root|work|farm|Users)/|https?://(deb|security|static|index|files|proxy|registry|"
-                     r"repo1?|mirror|ftp)\.[a-z.-]+")
+PRIVATE = re.compile(r"(?<![\w.$}])/(home|root|work|farm|Users)/|"
+                     r"https?://(deb|security|static|index|files|proxy|registry|repo1?|mirror|ftp)\.[a-z.-]+")
 
 
 def problems(name: str, content: bytes) -> list[str]:
@@ -45,8 +46,11 @@ def repository_files(root: Path) -> list[str]:
                          capture_output=True, check=False)
     if git.returncode == 0:
         return sorted({name for name in git.stdout.decode().split("\0") if name and (root / name).is_file()})
-    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()
-                  and not {"build", ".git", "__pycache__"} & set(p.relative_to(root).parts))
+    names = []
+    for directory, below, files in os.walk(root):
+        below[:] = [name for name in below if name not in ("build", ".git", "__pycache__")]
+        names += [str((Path(directory) / name).relative_to(root)) for name in files]
+    return sorted(names)
 
 
 def main() -> None:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import os
 import platform
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,6 +143,19 @@ def capture(command: Sequence[str | Path], *, env: Mapping[str, str] | None = No
     if result.returncode:
         raise Fail(f"{' '.join(map(str, command))} failed (status {result.returncode}):\n{result.stderr.strip()}")
     return result.stdout
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process is at work on the same thing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"  waiting for another build in {path.parent.relative_to(ROOT)}", flush=True)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o644) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tree
-from common import ROOT, Fail, Target, capture, replace_file, run_logged, run_main
+from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged, run_main
 
 # Variant -> fragments on top of base and the architecture's.
 VARIANTS: dict[str, tuple[str, ...]] = {
@@ -128,10 +128,11 @@ def build(target: Target, variant: str, goals: Sequence[str] = ()) -> Path:
     """Build the goals (default: the bootable image) of a variant; returns the image's path."""
     if not shutil.which("ccache") or not shutil.which(f"{target.cross_compile}gcc"):
         raise Fail(f"ccache or {target.cross_compile}gcc is missing; run: ARCH={target.arch} scripts/setup kernel")
-    tree.prepare(target)
-    configure(target, variant)
-    run_logged([*make_command(target, variant), *(goals or [image(target, variant).name])],
-               log_path(target, variant), f"building {target.arch} {variant}", env=environment())
+    with locked(target.build / "lock"):
+        tree.prepare(target)
+        configure(target, variant)
+        run_logged([*make_command(target, variant), *(goals or [image(target, variant).name])],
+                   log_path(target, variant), f"building {target.arch} {variant}", env=environment())
     return image(target, variant)
 
 

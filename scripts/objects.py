@@ -36,8 +36,8 @@ def touched_objects(target: Target) -> list[str]:
     for path in out.rglob(".*.o.cmd"):
         source, names = parse_cmd(path.read_text(encoding="utf-8"))
         # Absolute, or relative to the build directory: that is up to ccache.
-        source, *names = (os.path.normpath(out / name) for name in (source, *names))
-        if (touched & {source, *names} and source.startswith(f"{target.tree}/")
+        source, *needed = (os.path.normpath(out / name) for name in (source, *names))
+        if (touched & {source, *needed} and source.startswith(f"{target.tree}/")
                 and (target.pristine / Path(source).relative_to(target.tree)).is_file()):
             found.append(str((path.parent / path.name.removeprefix(".").removesuffix(".cmd")).relative_to(out)))
     if not found:

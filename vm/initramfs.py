@@ -81,7 +81,8 @@ def compile_static(target: Target, sources: list[Path], output: Path) -> None:
     if output.is_file() and all(p.stat().st_mtime <= output.stat().st_mtime for p in inputs):
         return
     output.parent.mkdir(parents=True, exist_ok=True)
-    run_logged([f"{target.cross_compile}gcc", "-static", "-O2", "-Wall", "-Wextra", "-pthread", "-o", output, *sources, "-lm"],
+    run_logged([f"{target.cross_compile}gcc", "-static", "-O2", "-Wall", "-Wextra", "-pthread", "-o", output,
+                *sources, "-lm"],
                target.build / target.arch / f"{output.name}.log", f"compiling {output.name}")
 
 

@@ -40,6 +40,17 @@ def counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
+def remarks(tests: list[Test]) -> list[str]:
+    """What there is to say about tests that did not pass; many that are skipped for one reason are one line."""
+    lines = [f"FAILED {test.name}{': ' if test.detail else ''}{test.detail}" for test in tests if test.status == FAILED]
+    reasons: dict[str, list[str]] = {}
+    for test in tests:
+        if test.status == SKIPPED:
+            reasons.setdefault(test.detail, []).append(test.name)
+    return lines + [f"SKIPPED {names[0] if len(names) == 1 else f'{len(names)} tests'}: {reason}"
+                    for reason, names in reasons.items()]
+
+
 @dataclass
 class _Block:
     """One level of KTAP: its plan, and how many results it has had."""

@@ -201,9 +201,8 @@ def demo(machine: Machine) -> None:
 
 
 def show(tests: list[ktap.Test]) -> dict[str, int]:
-    for test in tests:
-        if test.status != ktap.PASSED:
-            print(f"    {test.status}: {test.name}{': ' if test.detail else ''}{test.detail}")
+    for line in ktap.remarks(tests):
+        print(f"    {line}")
     return ktap.summary(tests)
 
 

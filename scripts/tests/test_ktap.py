@@ -105,6 +105,13 @@ class Judge(unittest.TestCase):
             self.assertTrue(all(name.startswith("console: ") for name in names), names)
 
 
+class Summary(unittest.TestCase):
+    def test_remarks(self) -> None:
+        tests = [ktap.Test("a", PASSED), ktap.Test("b", SKIPPED, "off"), ktap.Test("c", SKIPPED, "off"),
+                 ktap.Test("d", SKIPPED, "no SMT"), ktap.Test("e", FAILED, "why"), ktap.Test("f", FAILED)]
+        self.assertEqual(ktap.remarks(tests), ["FAILED e: why", "FAILED f", "SKIPPED 2 tests: off", "SKIPPED d: no SMT"])
+
+
 class Ktap(unittest.TestCase):
     def names(self, *lines: str) -> list[str]:
         return failures(ktap.parse_ktap("p", lines))

@@ -2,6 +2,7 @@
 """The cost of an unused feature, on small made-up objects."""
 
 import unittest
+from collections import Counter
 
 import context  # noqa: F401
 import offcost
@@ -120,32 +121,58 @@ class Parse(unittest.TestCase):
         self.assertEqual(offcost.base_name("f.h"), "f.h")
 
 
+class Kinds(unittest.TestCase):
+    def test_kinds(self) -> None:
+        for text, kind in (("jne    b <f+0xb>", offcost.BRANCHES), ("jmp    b <f+0xb>", offcost.JUMPS),
+                           ("call   c <f+0xc>", offcost.CALLS), ("mov    0x8(%rdi),%rax", offcost.MEMORY),
+                           ("mov    %gs:0x0(%rip),%rax", offcost.MEMORY), ("mov    0x0(,%rax,8),%rax", offcost.MEMORY),
+                           ("cmpl   $0x1,0x0(%rip)", offcost.MEMORY), ("mov    0x8(%rsp),%rax", offcost.REST),
+                           ("push   %rbx", offcost.REST), ("lea    0x8(%rdi),%rax", offcost.REST),
+                           ("add    %rax,%rbx", offcost.REST), ("ret", offcost.REST),
+                           ("ldr\tx0, [x1, #8]", offcost.MEMORY), ("stp\tx29, x30, [sp, #-32]!", offcost.REST),
+                           ("b.ne\t18 <f+0x18>", offcost.BRANCHES), ("bl\t0 <x>", offcost.CALLS)):
+            self.assertEqual(Instruction(text).kind, kind, text)
+
+
 class Compare(unittest.TestCase):
     def cost(self, pristine: str, ours: str, key: str = "key", always: set[str] | None = None) -> list[offcost.Cost]:
         return offcost.compare(listing(pristine), listing(ours, [("key", 3, 0x11)]), key, always or set())
 
     def test_only_a_noop(self) -> None:
         cost, = self.cost(PRISTINE, OURS)
-        self.assertEqual(cost, offcost.Cost("f", pristine=6, ours=10, behind=4, sites=1))
-        self.assertEqual(cost.extra, 0)
+        self.assertEqual((cost.name, cost.pristine.total(), cost.behind, cost.sites), ("f", 6, 4, 1))
+        self.assertEqual(cost.pristine, cost.ours)
+        self.assertEqual(cost.problems(), [])
 
-    def test_one_more_instruction_before_the_branch(self) -> None:
-        cost, = self.cost(PRISTINE, OURS.replace("   1:\ttest", "   2:\tpush   %rbp\n   1:\ttest"))
-        self.assertEqual(cost.extra, 1)
+    def test_work_before_the_branch(self) -> None:
+        for text, kind in (("mov    0x8(%rdi),%rax", "memory"), ("jne    b <f+0xb>", "branches"), ("call   9 <f>", "calls")):
+            cost, = self.cost(PRISTINE, OURS.replace("   1:\ttest", f"   2:\t{text}\n   1:\ttest"))
+            self.assertEqual(cost.problems(), [f"f: +1 {kind}"])
+
+    def test_register_moves_are_bounded(self) -> None:
+        for count, problems in ((3, []), (4, ["f: +4 rest"])):
+            moves = "".join(f"  {i:x}:\tmov    %rax,%rbx\n" for i in range(0xd, 0xd + count))
+            cost, = self.cost(PRISTINE, OURS.replace("  11:\tcall", f"{moves}  11:\tcall"))
+            self.assertEqual(cost.problems(), problems)
+
+    def test_not_on_the_wakeup_path(self) -> None:
+        self.assertEqual(offcost.Cost("can_migrate_task", Counter(), Counter(calls=9), 0, 1).problems(), [])
+        self.assertEqual(offcost.Cost("unheard_of", Counter(), Counter(calls=9), 0, 1).problems(),
+                         ["unheard_of: +9 calls"])
 
     def test_block_that_is_also_reached_otherwise(self) -> None:
         cost, = self.cost(PRISTINE, OURS.replace("je     b <f+0xb>", "je     11 <f+0x11>"))
-        self.assertEqual((cost.behind, cost.extra), (0, 4))
+        self.assertEqual((cost.behind, cost.problems()), (0, ["f: +1 branches", "f: +1 calls"]))
 
     def test_other_keys_stay(self) -> None:
         ours = listing(OURS, [("key", 3, 0x11), ("psi_disabled", 5, 0x16)])
         cost, = offcost.compare(listing(PRISTINE), ours, "key", set())
-        self.assertEqual((cost.behind, cost.extra), (1, 3))
+        self.assertEqual((cost.behind, cost.problems()), (1, ["f: +1 branches"]))
 
     def test_function_without_a_branch(self) -> None:
         self.assertEqual([cost.name for cost in self.cost(PRISTINE, OURS, always={"g"})], ["f", "g"])
-        costs = self.cost(PRISTINE, OURS.replace("  20:\tret", "  20:\tinc    %eax\n  22:\tret"), always={"g"})
-        self.assertEqual([cost.extra for cost in costs], [0, 1])
+        costs = self.cost(PRISTINE, OURS.replace("  20:\tret", "  20:\tcall   9 <f>\n  22:\tret"), always={"g"})
+        self.assertEqual([cost.problems() for cost in costs], [[], ["g: +1 calls"]])
 
     def test_cold_part_counts(self) -> None:
         ours = OURS.replace("jne    b <f+0xb>", "jne    1c <f+0x1c>\n\t\t\t18: R_X86_64_PC32\t.text.unlikely-0x4")
@@ -153,7 +180,7 @@ class Compare(unittest.TestCase):
         after = listing(ours, [("key", 3, 0x11)], ("f", "g"))
         after.functions["f.cold"] = SYMBOLS["f.cold"]
         cost, = offcost.compare(listing(PRISTINE), after, "key", set())
-        self.assertEqual(cost.ours, 11)
+        self.assertEqual(cost.ours.total() + cost.behind, 11)
 
 
 if __name__ == "__main__":
