@@ -237,9 +237,9 @@ TEST_F(interface, refine)
 }
 
 /*
- * All combinations of a profile and words: read back in canonical form, with
- * the right effective words, and what is read can be written back. One line in
- * a few is enough for the write-back, and keeps slow machines in time.
+ * Combinations of a profile and words from all categories: read back in
+ * canonical form, with the right effective words, and what is read can be
+ * written back. Every fifth of all 7776; the KUnit tests do them all.
  */
 TEST_F_TIMEOUT(interface, generated, 240)
 {
@@ -254,6 +254,9 @@ TEST_F_TIMEOUT(interface, generated, 240)
 	do {
 		for (int p = -1; p < (int)ARRAY_SIZE(profiles); p++) {
 			char in[512] = "", out[512] = "", effective[512] = "";
+
+			if (nr++ % 5)
+				continue;
 
 			/* words in reverse order: the kernel sorts them */
 			if (p >= 0)
@@ -287,8 +290,6 @@ TEST_F_TIMEOUT(interface, generated, 240)
 				TH_LOG("'%s' should read '%s'", in, out);
 			ASSERT_TRUE(cg_is(self->cg, EFFECTIVE, effective))
 				TH_LOG("'%s' should mean '%s'", in, effective);
-			if (nr++ % 7)
-				continue;
 			ASSERT_EQ(0, cg_write(other, HINT, out))
 				TH_LOG("'%s'", out);
 			ASSERT_TRUE(cg_is(other, HINT, out))
@@ -697,7 +698,7 @@ TEST_F_TIMEOUT(interface, concurrent_writers, 120)
 			if (cg_write(self->cg, HINT, values[i]))
 				_exit(1);
 	}
-	for (int n = 0; n < 2000; n++) {
+	for (int n = 0; n < 300; n++) {
 		ASSERT_LT(0, cg_read(self->cg, HINT, line, sizeof(line)));
 		for (i = 0; i < ARRAY_SIZE(values); i++)
 			if (!strcmp(line, values[i]))
