@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The cost of an unused feature, on small made-up objects."""
 
+import contextlib
+import io
 import unittest
 from collections import Counter
+from unittest import mock
 
 import context  # noqa: F401
 import offcost
-from common import Fail
+from common import Fail, Target
 from offcost import Instruction, Listing
 
 SYMBOLS = {".text": (".text", 0), ".text.unlikely": (".text.unlikely", 0), "f": (".text", 0), "g": (".text", 0x20),
@@ -181,6 +184,30 @@ class Compare(unittest.TestCase):
         after.functions["f.cold"] = SYMBOLS["f.cold"]
         cost, = offcost.compare(listing(PRISTINE), after, "key", set())
         self.assertEqual(cost.ours.total() + cost.behind, 11)
+
+
+class Identical(unittest.TestCase):
+    def status(self, pristine: str, ours: str) -> offcost.Test:
+        def capture(command: list[object], **_: object) -> str:
+            return f"{command[-1]}:     file format elf64-x86-64\n" + (pristine if "pristine" in str(command[-1]) else ours)
+        with mock.patch.object(offcost, "capture", capture), contextlib.redirect_stdout(io.StringIO()):
+            return offcost.identical(Target(), ["kernel/sched/fair.o"], "objdump")
+
+    def test_same(self) -> None:
+        self.assertEqual(self.status(PRISTINE, PRISTINE).status, "passed")
+
+    def test_one_register(self) -> None:
+        test = self.status(PRISTINE, PRISTINE.replace("pop    %rbx", "pop    %rcx"))
+        self.assertEqual(test.status, "failed")
+        for needed in ("fair.o", "<f>", "pop    %rbx", "pop    %rcx"):
+            self.assertIn(needed, test.detail)
+
+    def test_one_relocation(self) -> None:
+        self.assertEqual(self.status(PRISTINE, PRISTINE.replace("somewhere", "elsewhere")).status, "failed")
+
+    def test_longer(self) -> None:
+        self.assertEqual(self.status(PRISTINE, PRISTINE + "  21:\tret\n").status, "failed")
+        self.assertEqual(self.status(PRISTINE + "  21:\tret\n", PRISTINE).status, "failed")
 
 
 if __name__ == "__main__":
