@@ -251,8 +251,8 @@ TEST_F_TIMEOUT(fork, affine_thread, 120)
  */
 TEST_F_TIMEOUT(fork, affine_exec, 120)
 {
+	struct births *none, *hint;
 	cpu_set_t busy, others;
-	struct births *hint;
 	int last;
 
 	REQUIRE_LLCS(&self->t, 2);
@@ -263,8 +263,9 @@ TEST_F_TIMEOUT(fork, affine_exec, 120)
 	others = cpuset_minus(self->t.cpus, busy);
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
+	FAMILY("none", EXEC, CHILDREN, &others, &none);
 	FAMILY("fork_affine", EXEC, CHILDREN, &others, &hint);
-	EXPECT_LE(HALF, same_llc(&self->t, hint));
+	EXPECT_LE(same_llc(&self->t, none) + FEW, same_llc(&self->t, hint));
 	/* each was placed twice: at fork, and at exec */
 	EXPECT_LT(CHILDREN, COUNT("fork_followed"));
 }
@@ -481,24 +482,32 @@ TEST_F_TIMEOUT(fork, into_hinted, 180)
 	free(parent);
 }
 
+static int beside_parent(const struct topo *t, const struct births *b)
+{
+	int n = 0;
+
+	for (int i = 0; i < b->nr; i++)
+		n += CPU_ISSET(b->birth[i].child, &t->core[b->birth[i].parent]);
+	return n;
+}
+
 /*
  * pack applies to new tasks where no fork hint does: beside a busy thread, in
  * the parent's LLC.
  */
 TEST_F_TIMEOUT(fork, pack, 120)
 {
-	struct births *b;
-	int beside = 0;
+	struct births *none, *b;
 
 	REQUIRE_LLCS(&self->t, 2);
 	if (self->t.smt < 2)
 		SKIP(return, "needs SMT");
+	FAMILY("none", FORK, CHILDREN, &self->t.cpus, &none);
 	FAMILY("pack", FORK, CHILDREN, &self->t.cpus, &b);
-	for (int i = 0; i < b->nr; i++)
-		beside += CPU_ISSET(b->birth[i].child,
-				    &self->t.core[b->birth[i].parent]);
-	EXPECT_LE(MOST, beside);
-	EXPECT_LE(MOST, COUNT("pack_followed"));
+	/* The last child may be in the way still, on a slow machine. */
+	EXPECT_LE(beside_parent(&self->t, none) + FEW, beside_parent(&self->t, b));
+	EXPECT_LE(FEW, COUNT("pack_followed"));
+	EXPECT_LE(HALF, same_llc(&self->t, b));
 
 	/* a fork hint goes first */
 	FAMILY("fork_spread pack", FORK, CHILDREN, &self->t.cpus, &b);
