@@ -83,6 +83,9 @@ def warnings(lines: Iterable[str]) -> Counter[tuple[str, str]]:
         if match := WARNING.match(line.strip()):
             # Paths are relative to the source or absolute; what follows the source directory identifies the file.
             name = re.sub(r"^.*/(tree|pristine)/", "", match["file"]).removeprefix("./")
+            # Sparse gives the place where it gave up, in the function or in something inlined there, as it happens.
+            if "context imbalance in '" in match["what"]:
+                name = "anywhere"
             found[name, re.sub(r"\d+", "N", match["what"])] += 1
     return found
 

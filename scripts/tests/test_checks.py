@@ -57,6 +57,13 @@ class Warnings(unittest.TestCase):
         self.assertEqual(found, {("kernel/sched/fair.c", "warning: symbol 'f' was not declared"): 2,
                                  ("kernel/sched/core.c", "error: bad N here"): 1})
 
+    def test_place_of_an_imbalance_does_not_count(self) -> None:
+        what = "warning: context imbalance in 'raw_spin_rq_unlock' - unexpected unlock"
+        self.assertEqual(lint.warnings([f"/x/build/6.12/pristine/kernel/sched/core.c:652:6: {what}"]),
+                         lint.warnings([f"/y/build/6.12/tree/kernel/sched/sched.h:1416:30: {what}"]))
+        self.assertNotEqual(lint.warnings([f"/x/kernel/sched/core.c:652:6: {what}"]),
+                            lint.warnings([f"/x/kernel/sched/core.c:652:6: {what.replace('raw', 'other')}"]))
+
     def test_each_kind_of_file(self) -> None:
         self.assertIn("COMMIT_MESSAGE", lint.ignored("x.patch"))
         self.assertNotIn("SPACING", lint.ignored("kernel/sched/steer.c"))
