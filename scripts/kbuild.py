@@ -22,7 +22,7 @@ from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged
 
 # Variant -> fragments on top of base and the architecture's.
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "base": (), "debug": ("debug",), "lint": ("lint",),
+    "base": (), "debug": ("debug",), "lint": ("lint",), "lab": ("jump-label", "lab"),
     # Objects only, to be compared.
     "on": ("jump-label",), "off": ("off", "jump-label"), "pristine": ("jump-label",)}
 UML = "um"  # the architecture of the kunit variant

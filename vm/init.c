@@ -5,6 +5,7 @@
  * It mounts what user space needs, then does what steer.mode= on the kernel command line says:
  *
  *   check  run the programs of /selftests/steer/run-list and report on the result channel
+ *   script run /lab/script with the shell, its output going to the result channel
  *   demo   run /demo/demo on the console
  *   shell  give a shell on the console
  *
@@ -285,15 +286,13 @@ static void finish(int programs)
 	tcdrain(result);
 }
 
-static void run_program(const char *name, double limit)
+static void run_program(const char *name, char *const argv[], double limit)
 {
 	double deadline = now() + limit;
 	bool line_open = false, running = true, timed_out = false;
 	int out[2], status = 0;
-	char path[256];
 	pid_t pid;
 
-	snprintf(path, sizeof(path), TESTS "/%s", name);
 	report("@begin %s %s\n", nonce, name);
 	printf("init: running %s\n", name);
 	if (pipe2(out, O_CLOEXEC))
@@ -308,8 +307,8 @@ static void run_program(const char *name, double limit)
 		dup2(out[1], 2);
 		if (chdir(TESTS))
 			_exit(126);
-		execl(path, name, (char *)NULL);
-		dprintf(2, "%s: %s\n", path, strerror(errno));
+		execv(argv[0], argv);
+		dprintf(2, "%s: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
 	close(out[1]);
@@ -341,7 +340,7 @@ static void run_program(const char *name, double limit)
 
 static void check(void)
 {
-	char line[256], name[200], only[200], scale[16];
+	char line[256], name[200], path[256], *argv[] = { path, NULL }, only[200], scale[16];
 	FILE *list = fopen(TESTS "/run-list", "re");
 	int programs = 0, limit;
 
@@ -359,10 +358,22 @@ static void check(void)
 			die("run-list: '%s' is not 'program seconds'", line);
 		if (only[0] && strcmp(only, name))
 			continue;
-		run_program(name, limit * (scale[0] ? atof(scale) : 1.0));
+		snprintf(path, sizeof(path), TESTS "/%s", name);
+		run_program(name, argv, limit * (scale[0] ? atof(scale) : 1.0));
 		programs++;
 	}
 	finish(programs);
+}
+
+/* Its time limit is the host's business: time may be virtual here. */
+static void script(void)
+{
+	char *argv[] = { "/bin/sh", "/lab/script", NULL };
+
+	open_result();
+	report_llcs();
+	run_program("script", argv, 1e9);
+	finish(1);
 }
 
 /* Run a program with the console as its terminal, and report how it ended. */
@@ -418,12 +429,14 @@ int main(void)
 	parameter("mode", mode, sizeof(mode));
 	if (!strcmp(mode, "check"))
 		check();
+	else if (!strcmp(mode, "script"))
+		script();
 	else if (!strcmp(mode, "demo"))
 		run_console("demo", "/demo/demo", NULL);
 	else if (!strcmp(mode, "shell"))
 		run_console("shell", "/bin/sh", "-l");
 	else
-		die("steer.mode=%s is not check, demo or shell", mode);
+		die("steer.mode=%s is not check, script, demo or shell", mode);
 	fflush(NULL);
 	sync();
 	reboot(RB_POWER_OFF);

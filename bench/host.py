@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""WHERE=host: is this machine fit to be measured, what is it like, and the runner that measures on it.
+
+Run by itself, this prints the preconditions and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT / "scripts") not in sys.path:
+    sys.path.append(str(ROOT / "scripts"))
+
+from common import Fail, run_main  # noqa: E402
+from suite import Layout, cpu_list, parse_cpu_list  # noqa: E402
+
+CGROUP = Path("sys/fs/cgroup")
+CPUS = Path("sys/devices/system/cpu")
+# Runnable tasks, on average over a minute, that are too few to matter: so many, or so many for each CPU.
+QUIET_LOAD, QUIET_LOAD_PER_CPU = 0.5, 0.02
+# Kernel parameters that change what is measured; the rest of the command line is nobody's business.
+TELLING = re.compile(r"(mitigations|isolcpus|nohz|nohz_full|rcu_nocbs|preempt|nosmt|idle|(intel|amd)_pstate|numa_balancing|"
+                     r"intel_idle\.\S+|processor\.\S+|transparent_hugepage|cgroup_steer)(=|$)")
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """One thing that has to be so; `found` goes into the results, `remedy` says what to do where it is not."""
+
+    name: str
+    met: bool
+    found: str
+    remedy: str
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def online_cpus(root: Path) -> frozenset[int]:
+    if not (text := read(root / CPUS / "online")):
+        raise Fail(f"{root / CPUS / 'online'} cannot be read: is /sys mounted?")
+    return parse_cpu_list(text)
+
+
+def last_level_cache(root: Path, cpu: int) -> frozenset[int]:
+    """The CPUs that share the cache of the highest level; the CPU alone where sysfs has no caches."""
+    best = (0, frozenset({cpu}))
+    for index in sorted((root / CPUS / f"cpu{cpu}/cache").glob("index*")):
+        level, kind = read(index / "level"), read(index / "type")
+        if kind == "Unified" and level.isdigit() and int(level) > best[0]:
+            best = (int(level), parse_cpu_list(read(index / "shared_cpu_list")) or best[1])
+    return best[1]
+
+
+def layout(root: Path = Path("/")) -> Layout:
+    """The topology of this machine, online CPUs only."""
+    online = online_cpus(root)
+    cores = {parse_cpu_list(read(root / CPUS / f"cpu{cpu}/topology/thread_siblings_list")) & online or frozenset({cpu})
+             for cpu in online}
+    llcs = {last_level_cache(root, cpu) & online for cpu in online}
+    nodes = {cpus for path in (root / "sys/devices/system/node").glob("node[0-9]*")
+             if (cpus := parse_cpu_list(read(path / "cpulist")) & online)} or {online}
+
+    def ordered(sets: set[frozenset[int]]) -> tuple[frozenset[int], ...]:
+        return tuple(sorted(sets, key=min))
+
+    return Layout("host", ordered(cores), ordered(llcs), ordered(nodes))
+
+
+def governors(root: Path) -> Precondition:
+    found = {read(path) for path in (root / CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return Precondition("cpufreq governor", found <= {"performance"}, ", ".join(sorted(found)) or "no cpufreq",
+                        "make it performance:  echo performance | tee "
+                        "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+
+
+def quiet(root: Path) -> Precondition:
+    average = read(root / "proc/loadavg").split(" ")[0]
+    allowed = max(QUIET_LOAD, QUIET_LOAD_PER_CPU * len(online_cpus(root)))
+    met = bool(re.fullmatch(r"[0-9.]+", average)) and float(average) <= allowed
+    return Precondition("other load", met, f"load average {average or 'unknown'}",
+                        f"stop what else runs, and wait until the first number of /proc/loadavg is {allowed:g} or less")
+
+
+def cgroups(root: Path) -> list[Precondition]:
+    """cgroup v2 where we look for it, both controllers on, and cpu.hint in a group."""
+    mount, control = root / CGROUP, read(root / CGROUP / "cgroup.subtree_control")
+    mounted = (mount / "cgroup.controllers").exists()
+    lacking = [name for name in ("cpu", "cpuset") if name not in control.split()]
+    found = [Precondition("cgroup v2", mounted, "mounted" if mounted else "not at /sys/fs/cgroup",
+                          "mount it, and no version 1 hierarchy with the cpu controller:  "
+                          "mount -t cgroup2 none /sys/fs/cgroup"),
+             Precondition("controllers", not lacking, control or "none",
+                          "enable them for the groups of the root:  "
+                          f"echo '{' '.join(f'+{name}' for name in lacking)}' > /sys/fs/cgroup/cgroup.subtree_control")]
+    # It is in every group but the root.
+    has = any(mount.glob("*/cpu.hint"))
+    return [*found, Precondition("cpu.hint", has, "there" if has else "in no group below /sys/fs/cgroup",
+                                 "boot a kernel of 'make deb' without cgroup_steer=0; the file is in groups that have the "
+                                 "cpu controller")]
+
+
+def preconditions(root: Path = Path("/"), uid: int | None = None) -> list[Precondition]:
+    uid = os.geteuid() if uid is None else uid
+    leftover = (root / CGROUP / "bench").exists()
+    return [Precondition("root", uid == 0, f"user {uid}", "run this as root: it makes a cgroup and writes to it"),
+            *cgroups(root), governors(root), quiet(root),
+            Precondition("cgroup 'bench'", not leftover, "there" if leftover else "free",
+                         "the benchmarks run in /sys/fs/cgroup/bench; end what is in it:  "
+                         "echo 1 > /sys/fs/cgroup/bench/cgroup.kill; rmdir /sys/fs/cgroup/bench")]
+
+
+def turbo(root: Path) -> str:
+    if text := read(root / CPUS / "intel_pstate/no_turbo"):
+        return "off" if text == "1" else "on"
+    if text := read(root / CPUS / "cpufreq/boost"):
+        return "on" if text == "1" else "off"
+    return "unknown"
+
+
+def record(root: Path = Path("/")) -> dict[str, Any]:
+    """What may explain a number later; nothing of it is demanded."""
+    model = re.search(r"^model name\s*:\s*(.*)$", read(root / "proc/cpuinfo"), re.MULTILINE)
+    machine = layout(root)
+    return {"cpu": model[1] if model else platform.machine(), "smt": read(root / CPUS / "smt/control") or "unknown",
+            "turbo": turbo(root), "governor": governors(root).found, "loadavg": read(root / "proc/loadavg"),
+            "isolated": read(root / CPUS / "isolated"),
+            "cmdline": " ".join(word for word in read(root / "proc/cmdline").split() if TELLING.match(word)),
+            "preempt": read(root / "sys/kernel/debug/sched/preempt"), "llcs": [cpu_list(cpus) for cpus in machine.llcs],
+            "nodes": [cpu_list(cpus) for cpus in machine.nodes]}
+
+
+def demand(found: Sequence[Precondition], force: bool) -> list[str]:
+    """Refuse to measure where a precondition is not met; with FORCE=1, return what was not."""
+    broken = [condition for condition in found if not condition.met]
+    if broken and not force:
+        raise Fail("this machine is not ready to be measured (FORCE=1 measures all the same, and says so in the results):"
+                   + "".join(f"\n  {c.name}: {c.found}\n    {c.remedy}" for c in broken))
+    return [f"{condition.name}: {condition.found}" for condition in broken]
+
+
+def missing_programs(programs: Sequence[str], path: str) -> list[str]:
+    return [name for name in programs if not shutil.which(name, path=path)]
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """The same as the lab's result."""
+
+    output: str
+    status: int
+    counters: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+
+class HostRunner:
+    """Runs a script on this machine. `directory` has the programs that no package has."""
+
+    def __init__(self, directory: Path, root: Path = Path("/")):
+        self.path = f"{directory}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
+        self.environment = record(root)
+
+    def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path] | None = None,
+                 kernel: Path | None = None, append: str = "", timeout: int = 600, what: str = "",
+                 on_line: Callable[[str], None] | None = None) -> HostResult:
+        if kernel or append:
+            raise Fail("WHERE=host measures the kernel that runs; it boots none")
+        if missing := missing_programs(programs, self.path):
+            raise Fail(f"not installed here: {', '.join(missing)}; apt-get install rt-tests dbench, and build bench/workloads")
+        if absent := [name for name in extra or {} if not Path(name).exists()]:
+            raise Fail(f"not here: {', '.join(absent)}")
+        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+            (Path(directory) / "script").write_text(script, encoding="utf-8")
+            output, status = self._run(["sh", str(Path(directory) / "script")], timeout, on_line)
+        return HostResult(output, status, {}, self.environment)
+
+    def _run(self, command: list[str], timeout: float, on_line: Callable[[str], None] | None) -> tuple[str, int]:
+        """The command's output, by lines as they come; everything it started is ended with it."""
+        lines: list[str] = []
+        arrived: queue.Queue[str | None] = queue.Queue()
+
+        def follow(stream: IO[str]) -> None:
+            for line in stream:
+                arrived.put(line)
+            arrived.put(None)
+
+        deadline = time.monotonic() + timeout
+        # pylint: disable-next=consider-using-with
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, errors="replace", env={**os.environ, "PATH": self.path},
+                                   start_new_session=True)
+        assert process.stdout
+        reader = threading.Thread(target=follow, args=(process.stdout,), daemon=True)
+        reader.start()
+        try:
+            while (line := arrived.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
+                lines.append(line)
+                if on_line:
+                    on_line(line)
+            status = process.wait(timeout=10)
+        except queue.Empty:
+            status = 124
+        finally:
+            self._end(process)
+        return "".join(lines), status
+
+    @staticmethod
+    def _end(process: subprocess.Popen[str]) -> None:
+        """End the script's session, and what a benchmark left in the group."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            group = Path("/") / CGROUP / "bench"
+            if (group / "cgroup.kill").exists():
+                (group / "cgroup.kill").write_text("1", encoding="utf-8")
+
+
+def main() -> int:
+    found = preconditions()
+    for condition in found:
+        print(f"  {'ok' if condition.met else 'NO':<4}{condition.name}: {condition.found}")
+        if not condition.met:
+            print(f"        {condition.remedy}")
+    for name, value in record().items():
+        print(f"      {name}: {value}")
+    return 0 if all(condition.met for condition in found) else 1
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Describe the modelled machine's caches to its kernel: QEMU's own device tree with a cpu-map and caches put in.
+
+QEMU's virt machine says nothing about caches, and its cpu-map puts all CPUs of a socket into one cluster, for which
+the kernel would make one scheduling domain. Here every LLC has a cluster of its own. The tree is edited with libfdt,
+the library that QEMU and the kernel use for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm")]
+
+from common import Fail  # noqa: E402
+from topology import Topology  # noqa: E402
+
+LINE = 64
+L1_KIB = 32
+FIRST_HANDLE = 0xC0000  # beyond those of QEMU
+
+
+def cache_properties(kib: int, ways: int, prefix: str = "") -> dict[str, int]:
+    return {f"{prefix}cache-size": kib << 10, f"{prefix}cache-line-size": LINE,
+            f"{prefix}cache-sets": (kib << 10) // LINE // ways}
+
+
+def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], llc: tuple[int, int]) -> bytes:
+    """The tree with a cpu-map and caches; private caches and LLCs are given as KiB and ways."""
+    try:
+        import libfdt  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        raise Fail("python3-libfdt is missing; run: scripts/setup lab") from error
+    tree = libfdt.Fdt(blob)
+    tree.resize(len(blob) + 4096 + 1024 * topology.cpus)
+
+    def node(path: str, name: str) -> str:
+        tree.add_subnode(tree.path_offset(path), name)
+        return f"{path}/{name}"
+
+    def numbers(path: str, values: dict[str, int]) -> None:
+        for key, value in values.items():
+            tree.setprop_u32(tree.path_offset(path), key, value)
+
+    def cache(name: str, level: int, size: tuple[int, int], handle: int, below: int = 0) -> None:
+        path = node("/cpus", name)
+        tree.setprop_str(tree.path_offset(path), "compatible", "cache")
+        tree.setprop(tree.path_offset(path), "cache-unified", b"")
+        numbers(path, {"cache-level": level, "phandle": handle, **cache_properties(*size)})
+        if below:
+            numbers(path, {"next-level-cache": below})
+
+    cores = topology.cpus // topology.threads
+    l2, l3 = FIRST_HANDLE, FIRST_HANDLE + cores
+    for core in range(cores):
+        cache(f"l2-cache-{core}", 2, private, l2 + core, l3 + core // topology.cores)
+    for number in range(topology.nodes * topology.llcs):
+        cache(f"l3-cache-{number}", 3, llc, l3 + number)
+
+    handles = []
+    for cpu in range(topology.cpus):
+        path = f"/cpus/cpu@{cpu}"
+        numbers(path, {**cache_properties(L1_KIB, 8, "d-"), **cache_properties(L1_KIB, 8, "i-"),
+                       "next-level-cache": l2 + cpu // topology.threads})
+        handles.append(tree.get_phandle(tree.path_offset(path)))
+
+    tree.del_node(tree.path_offset("/cpus/cpu-map"))
+    top = node("/cpus", "cpu-map")
+    sockets = [node(top, f"socket{number}") for number in range(topology.nodes)]
+    for number in range(topology.nodes * topology.llcs):
+        cluster = node(sockets[number // topology.llcs], f"cluster{number % topology.llcs}")
+        for core in range(topology.cores):
+            path = node(cluster, f"core{core}")
+            first = (number * topology.cores + core) * topology.threads
+            for thread in range(topology.threads):
+                where = node(path, f"thread{thread}") if topology.threads > 1 else path
+                numbers(where, {"cpu": handles[first + thread]})
+    tree.pack()
+    return bytes(tree.as_bytearray())[:tree.totalsize()]

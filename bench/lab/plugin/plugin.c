@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lab's QEMU plugin: options, translation hooks, marks and counts.
+ *
+ * A program in the guest talks to the lab by hints that real CPUs take for no-ops: HINT #MARK_ON switches the cache
+ * model on, HINT #MARK_OFF off, HINT #MARK_COUNT writes a line with everything counted so far to the file that the
+ * option `counts` names. Each line is a JSON object.
+ *
+ * Counted are instructions, in the kernel and in user space, and those in the kernel functions that the file of the
+ * option `functions` lists, one a line: first address, address after the last, both hexadecimal, and the name. A block
+ * of code is counted when it is entered; an exception in its middle counts the rest of it, too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab.h"
+
+#define MARK_ON		0x68
+#define MARK_OFF	0x69
+#define MARK_COUNT	0x6a
+#define HINT(n)		(0xd503201fu | (n) << 5)
+/* MSR TTBR0_EL1, Xt and MSR TTBR1_EL1, Xt; which X does not matter. */
+#define WRITES_TTBR(i)	(((i) & ~0x3fu) == 0xd5182000u)
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
+
+struct options options = {
+	.nodes = 1, .llcs = 1, .cores = 1, .threads = 1, .quantum = 1000000, .instruction = 1000, .smt_permille = 1000,
+};
+
+static const struct { const char *name; uint64_t *value; } table[] = {
+	{ "nodes", &options.nodes }, { "llcs", &options.llcs }, { "cores", &options.cores },
+	{ "threads", &options.threads }, { "quantum", &options.quantum }, { "paced", &options.paced },
+	{ "instruction", &options.instruction }, { "smt_permille", &options.smt_permille },
+	{ "ipi", &options.ipi }, { "idle_exit", &options.idle_exit }, { "cache", &options.cache },
+	{ "ram_base", &options.ram_base }, { "ram_bytes", &options.ram_bytes },
+	{ "private_kib", &options.private_kib }, { "private_ways", &options.private_ways },
+	{ "llc_kib", &options.llc_kib }, { "llc_ways", &options.llc_ways }, { "llc_hit", &options.llc_hit },
+	{ "peer", &options.peer }, { "transfer", &options.transfer },
+	{ "remote_transfer", &options.remote_transfer }, { "upgrade", &options.upgrade },
+	{ "remote_upgrade", &options.remote_upgrade }, { "far_upgrade", &options.far_upgrade },
+	{ "memory", &options.memory }, { "remote_memory", &options.remote_memory }, { "stream", &options.stream },
+	{ "node_line", &options.node_line }, { "llc_line", &options.llc_line }, { "link_line", &options.link_line },
+};
+
+static struct qemu_plugin_scoreboard *scoreboard;
+static FILE *counts;
+
+static struct { uint64_t first, end; char name[64]; } functions[MAX_FUNCTIONS];
+static unsigned int n_functions;
+
+struct vcpu *vcpu(unsigned int cpu)
+{
+	return qemu_plugin_scoreboard_find(scoreboard, cpu);
+}
+
+static qemu_plugin_u64 number(size_t offset)
+{
+	return (qemu_plugin_u64){ scoreboard, offset };
+}
+
+static void report(const char *what)
+{
+	uint64_t kernel = 0, user = 0;
+
+	if (!counts)
+		return;
+	for (unsigned int cpu = 0; cpu < cpu_count(); cpu++) {
+		kernel += vcpu(cpu)->kernel;
+		user += vcpu(cpu)->user;
+	}
+	fprintf(counts, "{\"at\": \"%s\", ", what);
+	clock_report(counts);
+	fprintf(counts, ", \"kernel\": %lu, \"user\": %lu, \"memory\": {", kernel, user);
+	cache_report(counts);
+	fprintf(counts, "}, \"functions\": {");
+	for (unsigned int i = 0; i < n_functions; i++) {
+		uint64_t sum = 0;
+
+		for (unsigned int cpu = 0; cpu < cpu_count(); cpu++)
+			sum += vcpu(cpu)->functions[i];
+		fprintf(counts, "%s\"%s\": %lu", i ? ", " : "", functions[i].name, sum);
+	}
+	fprintf(counts, "}}\n");
+	fflush(counts);
+}
+
+static void mark(unsigned int cpu, void *what)
+{
+	if ((uintptr_t)what == MARK_COUNT)
+		report("mark");
+	else
+		cache_enable((uintptr_t)what == MARK_ON);
+}
+
+static void translated_instruction(struct qemu_plugin_insn *insn)
+{
+	uint32_t code = 0;
+
+	qemu_plugin_insn_data(insn, &code, sizeof(code));
+	for (uintptr_t n = MARK_ON; n <= MARK_COUNT; n++)
+		if (code == HINT(n))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, QEMU_PLUGIN_CB_NO_REGS, (void *)n);
+	if (!options.cache)
+		return;
+	if (WRITES_TTBR(code))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, cache_address_space_changed, QEMU_PLUGIN_CB_NO_REGS,
+						       NULL);
+	qemu_plugin_register_vcpu_mem_cb(insn, cache_load, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_R, NULL);
+	qemu_plugin_register_vcpu_mem_cb(insn, cache_store, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, NULL);
+}
+
+static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	uint64_t start = qemu_plugin_tb_vaddr(tb);
+	size_t n = qemu_plugin_tb_n_insns(tb);
+	qemu_plugin_u64 used = number(offsetof(struct vcpu, used));
+	size_t side = start >> 63 ? offsetof(struct vcpu, kernel) : offsetof(struct vcpu, user);
+
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, used,
+							  n * options.instruction);
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, number(side), n);
+	for (unsigned int i = 0; i < n_functions; i++)
+		if (start >= functions[i].first && start < functions[i].end)
+			qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
+				number(offsetof(struct vcpu, functions) + i * sizeof(uint64_t)), n);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, clock_quantum_used, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_COND_GE,
+						  used, options.quantum, NULL);
+	for (size_t i = 0; i < n; i++)
+		translated_instruction(qemu_plugin_tb_get_insn(tb, i));
+}
+
+static void cpu_begins(qemu_plugin_id_t id, unsigned int cpu)
+{
+	clock_cpu_begins(cpu);
+}
+
+static void cpu_halts(qemu_plugin_id_t id, unsigned int cpu)
+{
+	clock_cpu_halts(cpu);
+}
+
+static void cpu_resumes(qemu_plugin_id_t id, unsigned int cpu)
+{
+	clock_cpu_resumes(cpu);
+}
+
+static void at_exit(qemu_plugin_id_t id, void *unused)
+{
+	report("exit");
+}
+
+static int bad(const char *message, const char *value)
+{
+	fprintf(stderr, "lab plugin: %s: '%s'\n", message, value);
+	return -1;
+}
+
+static int read_functions(const char *path)
+{
+	FILE *in = fopen(path, "re");
+
+	if (!in)
+		return bad("cannot open the list of functions", path);
+	while (n_functions < MAX_FUNCTIONS && fscanf(in, "%lx %lx %63s", &functions[n_functions].first,
+						     &functions[n_functions].end, functions[n_functions].name) == 3)
+		n_functions++;
+	if (!feof(in))
+		return bad("more functions than fit, or a line that is not 'first end name'", path);
+	fclose(in);
+	return 0;
+}
+
+static int read_option(const char *argument)
+{
+	const char *value = strchr(argument, '=');
+	size_t length = value ? (size_t)(value - argument) : strlen(argument);
+	char *end;
+
+	if (!value)
+		return bad("not name=value", argument);
+	value++;
+	if (!strncmp(argument, "counts=", length + 1)) {
+		counts = fopen(value, "we");
+		return counts ? 0 : bad("cannot write the counts to", value);
+	}
+	if (!strncmp(argument, "functions=", length + 1))
+		return read_functions(value);
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (strlen(table[i].name) == length && !strncmp(table[i].name, argument, length)) {
+			*table[i].value = strtoull(value, &end, 0);
+			return *value && !*end ? 0 : bad("not a number", argument);
+		}
+	return bad("unknown option", argument);
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++)
+		if (read_option(argv[i]))
+			return -1;
+	if (!info->system_emulation || strcmp(info->target_name, "aarch64"))
+		return bad("only for qemu-system-aarch64, not for", info->target_name);
+	if (cpu_count() != (unsigned int)info->system.smp_vcpus || cpu_count() > MAX_CPUS)
+		return bad("nodes x llcs x cores x threads is not the number of CPUs", "-smp");
+	scoreboard = qemu_plugin_scoreboard_new(sizeof(struct vcpu));
+	if (!cache_start())
+		return bad("not enough memory for the cache model, or a cache without sets", "private_kib, llc_kib");
+	clock_start();
+	qemu_plugin_register_vcpu_init_cb(id, cpu_begins);
+	qemu_plugin_register_vcpu_idle_cb(id, cpu_halts);
+	qemu_plugin_register_vcpu_resume_cb(id, cpu_resumes);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+	qemu_plugin_register_atexit_cb(id, at_exit, NULL);
+	return 0;
+}

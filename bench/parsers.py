@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reads what the benchmarks print: one function per format, each from the output to {metric: value}.
+
+An output that does not have what it should have is an error, never a zero: a benchmark that printed nothing has not
+taken no time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Values = dict[str, float]
+Parser = Callable[[str], Values]
+
+NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+
+
+class Unreadable(Exception):
+    """The output of a benchmark lacks what it was run for."""
+
+
+def _only(pattern: str, output: str, what: str) -> re.Match[str]:
+    """The one match of a pattern; a second one would mean that two outputs were mixed up."""
+    matches = list(re.finditer(pattern, output, re.MULTILINE))
+    if len(matches) != 1:
+        raise Unreadable(f"{len(matches) or 'no'} {what} in the output, one expected")
+    return matches[0]
+
+
+def _json_object(output: str) -> dict[str, Any]:
+    """The JSON object in the output; lines before and after it, such as warnings, are passed over."""
+    decoder = json.JSONDecoder()
+    for match in re.finditer(r"^\{", output, re.MULTILINE):
+        try:
+            found, _ = decoder.raw_decode(output, match.start())
+        except ValueError:
+            continue
+        assert isinstance(found, dict)
+        return found
+    raise Unreadable("no JSON object in the output")
+
+
+def _number(found: Mapping[str, Any], key: str) -> float:
+    value = found.get(key)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise Unreadable(f"'{key}' is not a number in the output: {value!r}")
+    return float(value)
+
+
+def hackbench(output: str) -> Values:
+    """hackbench of rt-tests: the time from the start signal to the last message."""
+    return {"time": float(_only(rf"^Time: {NUMBER}$", output, "line 'Time:'")[1])}
+
+
+def tbench(output: str) -> Values:
+    """tbench of dbench 4: operations a second, and its own throughput.
+
+    It computes its throughput once a second, while it goes on: a run that ends in its first second prints 0, which is
+    left out here. Operations are counted to the end. A run that somebody else ended, by the signal that tbench sends
+    itself every second, has a line "measured for SECONDS s".
+    """
+    told = re.search(rf"^measured for {NUMBER} s$", output, re.MULTILINE)
+    seconds = float((told or _only(rf"^Running for {NUMBER} seconds", output, "line 'Running for'"))[1])
+    counts = re.findall(r"^ ?[A-Z]\w+ +([0-9]+) +[0-9.]+ +[0-9.]+$", output, re.MULTILINE)
+    throughput = float(_only(rf"^Throughput {NUMBER} MB/sec", output, "line 'Throughput'")[1])
+    operations = sum(int(count) for count in counts)
+    if not operations or not seconds:
+        raise Unreadable("no operation was counted")
+    return {"operations": operations / seconds, **({"throughput": throughput} if throughput else {})}
+
+
+def schbench(output: str) -> Values:
+    """bench/workloads/schbench --json: percentiles of wakeup and request latencies, and the request rate."""
+    found = _json_object(output)
+    values = {"rps": _number(found, "rps")}
+    for key, name in (("wakeup_us", "wakeup"), ("request_us", "request")):
+        for percentile in ("p50", "p90", "p99", "p999"):
+            values[f"{name}_{percentile}"] = _number(found.get(key) or {}, percentile)
+    return values
+
+
+def stream(output: str) -> Values:
+    """bench/workloads/stream --json: the best rate of each of the four kernels in MB/s."""
+    found = _json_object(output)
+    functions = found.get("functions")
+    if not isinstance(functions, dict) or found.get("valid") is not True:
+        raise Unreadable("STREAM's arrays have wrong values, or there is no result")
+    return {kernel: _number(functions.get(kernel) or {}, "best_mb_s") for kernel in ("copy", "scale", "add", "triad")}
+
+
+def perf_sched(output: str) -> Values:
+    """perf bench sched messaging and pipe, in the default or the simple format."""
+    if match := re.search(rf"^ +Total time: {NUMBER} \[sec\]$", output, re.MULTILINE):
+        values = {"time": float(match[1])}
+        if rate := re.search(rf"^ +{NUMBER} ops/sec$", output, re.MULTILINE):
+            values["operations"] = float(rate[1])
+        return values
+    return {"time": float(_only(rf"^{NUMBER}$", output, "line with a time")[1])}
+
+
+def perf_futex(output: str) -> Values:
+    """perf bench futex: a rate (hash, lock-pi) or the mean of the runs' times (wake, wake-parallel, requeue)."""
+    if match := re.search(rf"^Averaged {NUMBER} operations/sec", output, re.MULTILINE):
+        return {"operations": float(match[1])}
+    summary = rf"^(?:Wokeup|Requeued|Avg per-thread latency) .* in {NUMBER} ms \(\+-"
+    return {"time": float(_only(summary, output, "line with the average")[1]) / 1e3}
+
+
+def stress_ng(output: str) -> Values:
+    """stress-ng --metrics-brief of one stressor: bogo operations, and a second of real time."""
+    line = _only(r"^stress-ng: metrc: \[[0-9]+\] (\S+) +([0-9]+) +[0-9.]+ +[0-9.]+ +[0-9.]+ +([0-9.]+) +[0-9.]+$", output,
+                 "line with bogo ops")
+    return {"bogo_ops": float(line[2]), "bogo_ops_per_s": float(line[3])}
+
+
+def sysbench(output: str) -> Values:
+    """sysbench cpu and threads: events a second, and the 95th percentile of their latency."""
+    total = float(_only(r"^ +total number of events: +([0-9]+)$", output, "line 'total number of events'")[1])
+    seconds = float(_only(rf"^ +total time: +{NUMBER}s$", output, "line 'total time'")[1])
+    tail = float(_only(rf"^ +95th percentile: +{NUMBER}$", output, "line '95th percentile'")[1])
+    if not total or not seconds:
+        raise Unreadable("no event was counted")
+    # "cpu" prints the rate, "threads" leaves the division to the reader.
+    rate = re.search(rf"^ +events per second: +{NUMBER}$", output, re.MULTILINE)
+    return {"events_per_s": float(rate[1]) if rate else total / seconds, "latency_p95_ms": tail}
+
+
+def fio(output: str) -> Values:
+    """fio with --output-format=json or terse (version 3): operations a second of all jobs, worst p99 in microseconds."""
+    lines = [line.split(";") for line in output.splitlines() if re.match(r"3;fio-[^;]+;", line)]
+    iops, tails = 0.0, []
+    if lines:
+        for fields in lines:
+            if fields[4] != "0":
+                raise Unreadable(f"fio job {fields[2]}: error {fields[4]}")
+            for rate, percentiles in ((7, 17), (48, 58)):
+                iops += float(fields[rate])
+                tails += [float(field.partition("=")[2]) for field in fields[percentiles:percentiles + 20]
+                          if field.startswith("99.000000%=")]
+    else:
+        for job in _json_object(output).get("jobs", []):
+            if job["error"]:
+                raise Unreadable(f"fio job {job['jobname']}: error {job['error']}")
+            for direction in ("read", "write"):
+                iops += _number(job[direction], "iops")
+                if (tail := job[direction]["clat_ns"].get("percentile", {}).get("99.000000")) is not None:
+                    tails.append(tail / 1e3)
+    if not iops or not tails:
+        raise Unreadable("fio did no I/O")
+    return {"iops": iops, "latency_p99_us": max(tails)}
+
+
+def cyclictest(output: str) -> Values:
+    """cyclictest -q or --json: of all threads the smallest, mean and greatest latency in microseconds."""
+    pattern = r"^T: *[0-9]+ .* C: *([0-9]+) Min: *([0-9]+) Act: *[0-9]+ Avg: *([0-9]+) Max: *([0-9]+)"
+    threads = [tuple(map(float, match)) for match in re.findall(pattern, output, re.MULTILINE)]
+    if not threads:
+        threads = [(_number(thread, "cycles"), _number(thread, "min"), _number(thread, "avg"), _number(thread, "max"))
+                   for thread in _json_object(output).get("thread", {}).values()]
+    cycles = sum(thread[0] for thread in threads)
+    if not cycles:
+        raise Unreadable("cyclictest made no cycle")
+    return {"min_us": min(thread[1] for thread in threads),
+            "avg_us": sum(thread[0] * thread[2] for thread in threads) / cycles,
+            "max_us": max(thread[3] for thread in threads)}

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""A picture for each benchmark and topology of a results file: build/bench/SUITE-BENCHMARK-TOPOLOGY.svg.
+
+Percent against the baseline, where that can be read; where a collapse dwarfs everything else, the values themselves on
+a logarithmic axis. The files are the same, byte by byte, for the same results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT / "scripts") not in sys.path:
+    sys.path.append(str(ROOT / "scripts"))
+
+from common import Fail, replace_file, run_main  # noqa: E402
+from results import Results, TopologyView, gain, load  # noqa: E402
+from suite import BASELINE, HINT, ORACLE, PROFILE, SEED, Metric, Suite, load_suite  # noqa: E402
+
+SPDX = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
+LIMIT = 60 * 1024
+# Okabe and Ito's palette, which is told apart with any kind of colour vision, from its darkest on; markers help further.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+# A loss beyond this makes the percentages of everything else unreadable.
+DWARFING_PERCENT = 150.0
+# Values whose extremes differ by more get a logarithmic axis.
+DWARFING_RATIO = 20.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A configuration in a picture: its points are (load, y)."""
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+    style: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What to draw, as data, so that the choices can be tested without drawing."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    loads: tuple[int, ...]
+    panels: tuple[Panel, ...]
+    percent: bool
+    logarithmic: bool
+
+
+def style_of(kind: str, place: int) -> dict[str, Any]:
+    """How a line looks: the baseline heavy and black, what is not ours broken."""
+    fixed = {BASELINE: {"color": "#000000", "linewidth": 2.6, "marker": "", "zorder": 5},
+             ORACLE: {"color": "#000000", "linewidth": 1.3, "linestyle": (0, (1, 1.5)), "marker": "x", "zorder": 4},
+             SEED: {"color": "#7f7f7f", "linewidth": 1.6, "linestyle": (0, (5, 2)), "marker": "*", "zorder": 3}}
+    return fixed.get(kind) or {"color": COLOURS[place % len(COLOURS)], "linewidth": 1.4,
+                               "marker": MARKERS[place % len(MARKERS)], "zorder": 2}
+
+
+def points_of(view: TopologyView, bench: str, config: str, metric: Metric, percent: bool) -> tuple[tuple[int, float], ...]:
+    found = []
+    for amount in view.loads(bench):
+        row = view.row(bench, config, amount, metric.name)
+        base = view.row(bench, view.suite.baseline.name, amount, metric.name)
+        if not row or (percent and not base):
+            continue
+        value = gain(row.median, base.median, row.better) if percent and base else row.median
+        if value is not None:
+            found.append((amount, value))
+    return tuple(found)
+
+
+def compose(view: TopologyView, bench_name: str) -> Picture | None:
+    """The picture of a benchmark: a panel of hints and, if there are any, one of profiles, each with the baseline."""
+    suite, bench = view.suite, view.suite.bench(bench_name)
+    metric = bench.metric(view.metrics(bench_name)[0])
+    kinds = {c.name: c.kind for c in suite.configurations} | {ORACLE: ORACLE}
+    present = [name for name in kinds if any(key[0] == bench_name and key[2] == name for key in view.rows)]
+    drawn = [name for name in present if kinds[name] in (BASELINE, HINT, PROFILE, SEED, ORACLE)]
+    percents = {name: points_of(view, bench_name, name, metric, True) for name in drawn}
+    values = {name: points_of(view, bench_name, name, metric, False) for name in drawn}
+    percent = bool(percents.get(suite.baseline.name)) and not any(
+        abs(y) > DWARFING_PERCENT for line in percents.values() for _, y in line)
+    chosen = percents if percent else values
+    heights = [y for line in chosen.values() for _, y in line]
+    if not heights:
+        return None
+    logarithmic = not percent and min(heights) > 0 and max(heights) / min(heights) > DWARFING_RATIO
+    panels = []
+    for title, shown in (("hints", (BASELINE, HINT, SEED, ORACLE)), ("profiles", (BASELINE, PROFILE, ORACLE))):
+        names = [name for name in drawn if kinds[name] in shown]
+        if not any(kinds[name] in (HINT, PROFILE) for name in names):
+            continue
+        coloured = [name for name in names if kinds[name] in (HINT, PROFILE)]
+        panels.append(Panel(title, tuple(
+            Line(name, chosen[name], style_of(kinds[name], coloured.index(name) if name in coloured else 0))
+            for name in names)))
+    if not panels:
+        return None
+    y_label = f"{metric.title}, % better than {suite.baseline.name}" if percent else f"{metric.title} ({metric.unit})"
+    hint = "" if percent else f", {metric.better} is better"
+    return Picture(f"{suite.name}-{bench_name}-{view.topology}", f"{bench.title} on {view.topology}{hint}", bench.load,
+                   y_label, tuple(view.loads(bench_name)), tuple(panels), percent, logarithmic)
+
+
+def matplotlib_modules() -> tuple[ModuleType, ModuleType]:
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+        matplotlib.use("svg")
+        return matplotlib, importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise Fail(f"pictures need matplotlib ({error}); "
+                   "as root: apt-get install --no-install-recommends python3-matplotlib") from error
+
+
+def draw(picture: Picture) -> bytes:
+    """The SVG file: text stays text, and nothing in it depends on when or where it was made."""
+    matplotlib, figure_module = matplotlib_modules()
+    settings = {"svg.fonttype": "none", "svg.hashsalt": picture.name, "font.family": "sans-serif", "font.size": 9.0,
+                "axes.spines.top": False, "axes.spines.right": False, "path.simplify": False}
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **settings}):
+        figure = figure_module.Figure(figsize=(4.6 * len(picture.panels), 4.6), layout="constrained")
+        figure.suptitle(picture.title, fontsize=10.5)
+        axes = figure.subplots(1, len(picture.panels), sharey=True, squeeze=False)[0]
+        places = {amount: place for place, amount in enumerate(picture.loads)}
+        for panel, axis in zip(picture.panels, axes):
+            for line in panel.lines:
+                axis.plot([places[x] for x, _ in line.points], [y for _, y in line.points], label=line.name, markersize=4,
+                          **line.style)
+            # Loads are powers of two: evenly spaced, each with its number.
+            axis.set_xticks(range(len(picture.loads)), [str(amount) for amount in picture.loads])
+            axis.set_xlim(-0.3, len(picture.loads) - 0.7)
+            axis.set_xlabel(picture.x_label)
+            axis.set_title(panel.title, fontsize=9.5)
+            axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
+            axis.set_axisbelow(True)
+            if picture.logarithmic:
+                axis.set_yscale("log")
+                axis.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:,.10g}"))
+                axis.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+            elif not picture.percent:
+                axis.set_ylim(bottom=0)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=8)
+        axes[0].set_ylabel(picture.y_label)
+        stream = io.BytesIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    declaration, newline, rest = stream.getvalue().decode().partition("\n")
+    text = "\n".join(part.rstrip() for part in f"{declaration}{newline}{SPDX}{rest}".split("\n"))
+    return text.encode()
+
+
+def write_all(results: Results, suite: Suite, directory: Path) -> list[Path]:
+    """Draw all pictures of the results; returns their files."""
+    written = []
+    for topology in results.environment["topologies"]:
+        view = TopologyView(results, suite, topology)
+        for bench in view.benches():
+            if not (picture := compose(view, bench)):
+                continue
+            content = draw(picture)
+            if len(content) > LIMIT:
+                raise Fail(f"{picture.name}.svg would have {len(content)} bytes; {LIMIT} are allowed")
+            path = directory / f"{picture.name}.svg"
+            replace_file(path, content)
+            written.append(path)
+    return written
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="where to put the pictures; default: beside the results")
+    parser.add_argument("file", type=Path)
+    arguments = parser.parse_args(argv)
+    results = load(arguments.file)
+    for path in write_all(results, load_suite(results.suite), arguments.out or arguments.file.parent):
+        print(path)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench: run a suite, write build/bench/SUITE.json, print its tables, draw its pictures.
+
+The file is written after each machine, and when the run is interrupted: what was measured is not lost. A file of an
+earlier run is kept as SUITE.previous.json; runs are put together by results.py --merge only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import importlib
+import inspect
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+ROOT = Path(__file__).resolve().parent.parent
+for directory in (ROOT / "scripts", ROOT / "bench"):
+    if str(directory) not in sys.path:
+        sys.path.append(str(directory))
+
+import host  # noqa: E402
+import picture  # noqa: E402
+import table  # noqa: E402
+from common import Fail, Progress, Target, capture, run_main  # noqa: E402
+from parsers import Unreadable  # noqa: E402
+from results import Failure, Key, Results, row_of, save, with_oracle  # noqa: E402
+from suite import (FULL, HOST, QUICK, Case, Chunk, Outcome, Reader, Selection, Suite, estimate, known_suites,  # noqa: E402
+                   load_suite, plan, script)
+
+OUT = ROOT / "build/bench"
+OWN_PROGRAMS = ROOT / "bench/workloads"
+# A machine may take this many times as long as estimated, and then this many seconds more, until it is given up.
+PATIENCE, MERCY = 8, 300
+
+
+class RunResult(Protocol):
+    """What a runner gives back."""
+
+    @property
+    def output(self) -> str: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def counters(self) -> Any: ...
+    @property
+    def environment(self) -> dict[str, Any]: ...
+
+
+class Runner(Protocol):
+    """Runs a shell script on a machine; bench/lab/lab.py has one, bench/host.py another."""
+
+    def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path],
+                 timeout: int, on_line: Callable[[str], None]) -> RunResult: ...
+
+
+def lab_runner() -> Runner:
+    """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end."""
+    sys.path.append(str(ROOT / "bench/lab"))
+    try:
+        lab = importlib.import_module("lab")
+    except ImportError as error:
+        raise Fail(f"WHERE=lab needs bench/lab ({error}); WHERE=host measures on this machine") from error
+    streams = "on_line" in inspect.signature(lab.run_script).parameters
+
+    def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
+                   on_line: Callable[[str], None]) -> RunResult:
+        arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
+        result: RunResult = lab.run_script(topology, script, programs, extra=extra, timeout=timeout, **arguments)
+        if not streams:
+            for line in result.output.splitlines():
+                on_line(line)
+        return result
+
+    return run_script
+
+
+def build_own_programs(names: Sequence[str], out: Path) -> Path:
+    """Those of the programs that are in this repository, compiled for this machine."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        source = OWN_PROGRAMS / f"{name}.c"
+        if source.is_file():
+            if not shutil.which("gcc"):
+                raise Fail(f"gcc is missing, which compiles {name}; as root: apt-get install gcc libc6-dev")
+            capture(["gcc", "-O2", "-Wall", "-Wextra", "-pthread", "-o", out / name, source, "-lm"])
+    return out
+
+
+def scrub(value: Any) -> Any:
+    """A runner's environment without what names this machine's directories or differs from run to run."""
+    if isinstance(value, dict):
+        return {key: scrub(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [scrub(item) for item in value]
+    if isinstance(value, str):
+        return re.sub(r"/run/[0-9]+-[0-9a-f]+/", "/run/N/", value.replace(f"{ROOT}/", ""))
+    return value
+
+
+def read_hooks(kver: str) -> tuple[list[str], str]:
+    """The hooks of a kernel version, and the version of the source that they were tested with."""
+    base = ROOT / "hooks" / kver
+    lines = (base / "series").read_text(encoding="utf-8").splitlines()
+    tested = base / "tested-with"
+    return ([line for line in lines if line and not line.startswith("#")],
+            tested.read_text(encoding="utf-8").strip() if tested.is_file() else "")
+
+
+class Run:
+    """A suite being run: what has been measured so far, and where it goes."""
+
+    def __init__(self, suite: Suite, selection: Selection, runner: Runner, path: Path, *, command: str,
+                 forced: Sequence[str] = ()):
+        self.suite, self.selection, self.runner, self.path = suite, selection, runner, path
+        self.chunks = plan(suite, selection)
+        self.values: dict[Key, list[tuple[int, float]]] = {}
+        self.counters: dict[tuple[str, str, str, int], dict[str, int]] = {}
+        self.last_reason = ""
+        self.count, self.total = 0, sum(len(chunk.cases) for chunk in self.chunks)
+        self.expected = list(dict.fromkeys((case.bench, case.topology, case.config, case.load)
+                                           for chunk in self.chunks for case in chunk.cases))
+        layouts = {chunk.layout.name: chunk.layout for chunk in self.chunks}
+        used = list(dict.fromkeys(entry[2] for entry in self.expected))
+        kver = Target.from_environment().kver
+        hooks, tested = read_hooks(kver)
+        self.results = Results(suite.name, {
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "where": "host" if selection.host else "lab", "form": selection.form, "quick": selection.short,
+            "samples": selection.sample_count(suite), "command": command, "kernel": "unknown", "kver": kver, "hooks": hooks,
+            "tested_with": tested, "topologies": {name: layout.describe() for name, layout in layouts.items()},
+            "machines": {}, "configurations": [suite.configuration(name).describe() for name in used],
+            "commands": {f"{bench}/{load}": suite.bench(bench).shell(load, selection.form)
+                         for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in self.expected)},
+            "forced": list(forced), "remarks": []}, expected=[list(entry) for entry in self.expected])
+        self.progress = Progress(f"bench {suite.name}")
+
+    def remark(self, text: str) -> None:
+        if text not in self.results.environment["remarks"]:
+            self.results.environment["remarks"].append(text)
+
+    def fail(self, case: Case, reason: str) -> None:
+        self.results.failures.append(Failure(case.bench, case.topology, case.config, case.load, case.sample, reason))
+        # A machine that stops takes all that it had not got to with it: that is said once.
+        if reason == self.last_reason:
+            return
+        self.last_reason = reason
+        print(f"{chr(13)}\033[K" if self.progress.tty else "", end="")
+        print(f"  FAILED {case.id}: {reason}", flush=True)
+
+    def started(self, case: Case) -> None:
+        self.progress.update(f"{self.count} of {self.total}, {case.id}")
+
+    def finished(self, outcome: Outcome) -> None:
+        """Take a case's values; those that the benchmark should give and did not are a failure."""
+        self.count += 1
+        case, bench = outcome.case, self.suite.bench(outcome.case.bench)
+        problem, values = outcome.problem, {}
+        if not problem:
+            try:
+                values = bench.parse(outcome.output)
+            except (Unreadable, ValueError, LookupError, TypeError) as error:
+                tail = " / ".join(outcome.output.strip().splitlines()[-3:])
+                problem = f"output not understood: {error}: {tail or 'no output'}"
+        lacking = [metric.name for metric in bench.metrics if metric.name not in values and not metric.optional]
+        if not problem and lacking:
+            problem = f"no value for {', '.join(lacking)}"
+        if problem:
+            self.fail(case, problem)
+            return
+        for metric in bench.metrics:
+            if metric.name in values:
+                key = (case.bench, case.topology, case.config, case.load, metric.name)
+                self.values.setdefault(key, []).append((case.sample, values[metric.name]))
+        total = self.counters.setdefault((case.bench, case.topology, case.config, case.load), {})
+        for name, value in outcome.counters.items():
+            total[name] = total.get(name, 0) + value
+        if outcome.effective and ":unavailable" in outcome.effective:
+            self.remark(f"{case.config} on {case.topology}: {outcome.effective}")
+
+    def run_chunk(self, chunk: Chunk, number: int) -> None:
+        """One boot of the machine, or one script on this one."""
+        print(f"  [{number}/{len(self.chunks)}] {chunk.layout.name}: {len(chunk.cases)} runs, "
+              f"{', '.join(dict.fromkeys(case.bench for case in chunk.cases))}", flush=True)
+        nonce = secrets.token_hex(8)
+        reader = Reader(self.suite, chunk, nonce, self.finished, self.started)
+        benches = [self.suite.bench(name) for name in dict.fromkeys(case.bench for case in chunk.cases)]
+        programs = sorted({program for bench in benches for program in bench.programs})
+        extra = {name: path for bench in benches for name, path in bench.files.items()}
+        try:
+            result = self.runner(chunk.layout.name, script(self.suite, chunk, self.selection.form, nonce), programs,
+                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed)
+        except Fail as failure:
+            # One that did not even start will not start the next time either.
+            if not reader.kernel:
+                raise
+            print(f"\n  {failure}", file=sys.stderr)
+            reader.close(str(failure).splitlines()[0])
+            return
+        except BaseException:
+            reader.flush()
+            raise
+        last = [line for line in reader.other if line.strip()][-1:]
+        reader.close("" if reader.done else f"the script ended early, status {result.status}{': ' if last else ''}{''.join(last)}")
+        self.take_environment(chunk.layout.name, reader.kernel, result.environment)
+
+    def take_environment(self, topology: str, kernel: str, environment: Mapping[str, Any]) -> None:
+        """Record the machine; one that is not the same for all rows is worth a remark."""
+        header = self.results.environment
+        if header["kernel"] == "unknown":
+            header["kernel"] = kernel
+        elif header["kernel"] != kernel:
+            self.remark(f"the kernel changed in between: {header['kernel']}, then {kernel}")
+        known = json.loads(json.dumps(scrub(dict(environment)), default=str))
+        before = header["machines"].setdefault(topology, known)
+        for key in sorted(name for name in before.keys() | known.keys() if before.get(name) != known.get(name)):
+            self.remark(f"'{key}' of {topology} changed in between")
+
+    def write(self, complete: bool) -> None:
+        rows = []
+        for key in self.values:
+            metric = self.suite.bench(key[0]).metric(key[4])
+            rows.append(row_of(key, metric.unit, metric.better, [value for _, value in sorted(self.values[key])]))
+        self.results.rows = with_oracle(rows, self.suite)
+        self.results.counters = [
+            {"bench": bench, "topology": topology, "config": config, "load": load, "counters": found}
+            for (bench, topology, config, load), found in self.counters.items() if found]
+        self.results.complete = complete
+        save(self.results, self.path)
+
+    def run(self) -> None:
+        """Everything; the results so far are on disk whatever happens."""
+        if self.path.exists():
+            kept = self.path.with_suffix(".previous.json")
+            self.path.replace(kept)
+            print(f"  the results before these are kept as {kept.name}", flush=True)
+        try:
+            for number, chunk in enumerate(self.chunks, 1):
+                self.run_chunk(chunk, number)
+                self.write(complete=number == len(self.chunks))
+        except BaseException:
+            if self.values or self.results.failures:
+                self.write(complete=False)
+                print(f"\n  not finished; what was measured so far is in {shown(self.path)}", file=sys.stderr)
+            raise
+        self.progress.finish(f"{self.count} of {self.total} runs, {len(self.results.failures)} failed")
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM, as of 'timeout' and CI systems, ends a run as carefully as control-C does."""
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def make_command(arguments: argparse.Namespace) -> str:
+    """The command that makes the same results again."""
+    words = [f"SUITE={arguments.suite}", "QUICK=1" if arguments.quick else "",
+             f"TOPO={arguments.topology}" if arguments.topology else "",
+             f"WHERE={arguments.where}" if arguments.where != "lab" else "",
+             f"BENCHES={arguments.benches}" if arguments.benches else "",
+             f"CONFIGS={arguments.configs}" if arguments.configs else "",
+             f"SAMPLES={arguments.samples}" if arguments.samples else "",
+             "FORCE=1" if os.environ.get("FORCE") else ""]
+    return " ".join(["make bench", *(shlex.quote(word) for word in words if word)])
+
+
+def names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default="hint", help=f"one of: {', '.join(known_suites())}")
+    parser.add_argument("--quick", action="store_true", help="the form that takes less than 10 minutes")
+    parser.add_argument("--topology", default="", help="machines of the lab, separated by commas (default: the suite's)")
+    parser.add_argument("--where", choices=("lab", "host"), default="lab")
+    parser.add_argument("--benches", default="", help="only these, separated by commas")
+    parser.add_argument("--configs", default="", help="the baseline and only these; 'oracle' stands for all pinnings")
+    parser.add_argument("--samples", type=int, default=0, help="runs of each case (default: the suite's)")
+    parser.add_argument("--out", type=Path, default=OUT, help="where results and pictures go")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and how long it takes, and run nothing")
+    parser.add_argument("--script", action="store_true", help="with --dry-run, print the scripts as well")
+    return parser.parse_args(argv)
+
+
+def select(arguments: argparse.Namespace) -> Selection:
+    if arguments.where == "host" and arguments.topology:
+        raise Fail("TOPO= is about the lab; WHERE=host has the topology of this machine")
+    if arguments.samples < 0:
+        raise Fail(f"SAMPLES={arguments.samples} is not a number of runs")
+    machine = host.layout() if arguments.where == "host" else None
+    form = HOST if machine else QUICK if arguments.quick else FULL
+    return Selection(form, names(arguments.topology), names(arguments.benches), names(arguments.configs),
+                     arguments.samples, machine, arguments.quick)
+
+
+def report_plan(suite: Suite, chunks: Sequence[Chunk], form: str, scripts: bool) -> None:
+    for number, chunk in enumerate(chunks, 1):
+        print(f"  [{number}/{len(chunks)}] {chunk.layout.name}: {len(chunk.cases)} runs, about {chunk.seconds:.0f} s")
+        for case in chunk.cases:
+            print(f"    {case.id}")
+        if scripts:
+            print(script(suite, chunk, form, "NONCE"))
+    print(f"  {sum(len(chunk.cases) for chunk in chunks)} runs"
+          + ("" if form == HOST else f", about {estimate(chunks) / 60:.0f} minutes in the lab on two CPUs"))
+
+
+def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
+    arguments = parse_arguments(argv)
+    suite = load_suite(arguments.suite)
+    selection = select(arguments)
+    chunks = plan(suite, selection)
+    if arguments.dry_run:
+        report_plan(suite, chunks, selection.form, arguments.script)
+        return 0
+    forced: list[str] = []
+    if not runner and arguments.where == "host":
+        forced = host.demand(host.preconditions(), bool(os.environ.get("FORCE")))
+        programs = sorted({name for bench in suite.benches for name in bench.programs})
+        runner = host.HostRunner(build_own_programs(programs, arguments.out / "programs"))
+    elif not runner:
+        runner = lab_runner()
+    print(f"  suite {suite.name}: {sum(len(chunk.cases) for chunk in chunks)} runs in {len(chunks)} "
+          + (f"machines, about {estimate(chunks) / 60:.0f} minutes" if arguments.where == "lab" else "scripts"), flush=True)
+    run = Run(suite, selection, runner, arguments.out / f"{suite.name}.json", command=make_command(arguments),
+              forced=forced)
+    began = time.monotonic()
+    with terminated_like_interrupted():
+        run.run()
+    text = table.console(run.results, suite)
+    (arguments.out / f"{suite.name}.txt").write_text(text, encoding="utf-8")
+    (arguments.out / f"{suite.name}.rst").write_text(table.rst(run.results, suite), encoding="utf-8")
+    print(f"\n{text}")
+    pictures = picture.write_all(run.results, suite, arguments.out)
+    for path in (run.path, *pictures):
+        print(f"  {shown(path)}")
+    print(f"  how to read this: {suite.page}; {(time.monotonic() - began) / 60:.1f} minutes")
+    failed, missing = len(run.results.failures), len(run.results.missing())
+    if failed or missing:
+        print(f"  NOT WELL: {failed} runs failed, {missing} rows are missing or short of samples; see the list above")
+    return 1 if failed or missing else 0
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,569 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The vocabulary of a benchmark suite, the shell scripts that run one, and the reader of what such a script says.
+
+A *case* is one run of one benchmark under one load and configuration. A *block* is the cases of all configurations for
+one benchmark and load; only within a block are values compared, so a block is never split over two boots. A *chunk* is
+the blocks that one script runs, in one boot of the machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT / "scripts") not in sys.path:
+    sys.path.append(str(ROOT / "scripts"))
+
+from common import Fail  # noqa: E402
+from parsers import Parser  # noqa: E402
+
+HIGHER, LOWER = "higher", "lower"
+# The kinds of configuration. ORACLE is not run: it is the best of the baseline and the pinnings, found afterwards.
+BASELINE, HINT, PROFILE, PINNED, SEED, ORACLE = "baseline", "hint", "profile", "pinned", "seed", "oracle"
+FULL, QUICK, HOST = "full", "quick", "host"
+
+# Millions of instructions that the lab gets through in a second of real time on two CPUs. Only to estimate by.
+LAB_SPEED = 80.0
+# What booting costs before the first benchmark starts, in seconds of real time.
+BOOT_SECONDS = 15.0
+# A chunk is filled with blocks until it takes about this long: short enough to lose little with one that fails.
+CHUNK_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that a benchmark gives; `shown` in tables, `optional` where not every form of it gives the number."""
+
+    name: str
+    unit: str
+    better: str
+    title: str
+    shown: bool = True
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.better in (HIGHER, LOWER), self.better
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark: its command, with {load} and {work} filled in, and what to read from its output.
+
+    `work` gives for each form (full, quick, host) the loads and how much to do at each: in whatever unit the command
+    takes. `effort` estimates millions of guest instructions from load and work. `limit` is in seconds of the machine.
+    `quick_configurations` restricts the quick form. The first metric is the one that pictures show.
+    """
+
+    name: str
+    title: str
+    load: str
+    command: str
+    programs: tuple[str, ...]
+    parse: Parser
+    metrics: tuple[Metric, ...]
+    work: Mapping[str, Mapping[int, float]]
+    effort: Callable[[int, float], float]
+    limit: int = 60
+    files: Mapping[str, Path] = field(default_factory=dict)
+    host_command: str = ""
+    quick_configurations: tuple[str, ...] = ()
+
+    def loads(self, form: str) -> list[int]:
+        return sorted(self.work[form])
+
+    def shell(self, load: int, form: str) -> str:
+        command = self.host_command if form == HOST and self.host_command else self.command
+        return command.replace("{load}", str(load)).replace("{work}", f"{self.work[form][load]:.10g}")
+
+    def seconds(self, load: int, form: str) -> float:
+        """About how long one run takes in the lab, in real time."""
+        return 0.3 + self.effort(load, self.work[form][load]) / LAB_SPEED
+
+    def metric(self, name: str) -> Metric:
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise Fail(f"{self.name} has no metric '{name}'; it has: {', '.join(m.name for m in self.metrics)}")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A file, such as one of debugfs, that is written before a run and put back after it."""
+
+    path: str
+    on: str
+    off: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the group is told before the benchmark starts in it; `block` is the table that shows it."""
+
+    name: str
+    kind: str
+    block: str = ""
+    hint: str = ""
+    pin: str = ""
+    switches: tuple[Switch, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, "hint": self.hint, "pin": self.pin,
+                "switches": [[switch.path, switch.on] for switch in self.switches]}
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """CPUs as the kernel writes them: 0-3,8."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    cpus: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which CPUs of a machine share a core, a last-level cache and a node."""
+
+    name: str
+    cores: tuple[frozenset[int], ...]
+    llcs: tuple[frozenset[int], ...]
+    nodes: tuple[frozenset[int], ...]
+
+    @classmethod
+    def regular(cls, name: str, nodes: int, llcs: int, cores: int, threads: int) -> Layout:
+        """nodes x LLCs in a node x cores in an LLC x threads in a core, with CPUs numbered in that order."""
+        count = nodes * llcs * cores * threads
+
+        def split(width: int) -> tuple[frozenset[int], ...]:
+            return tuple(frozenset(range(first, first + width)) for first in range(0, count, width))
+
+        return cls(name, split(threads), split(cores * threads), split(llcs * cores * threads))
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        return frozenset().union(*self.cores)
+
+    @property
+    def split(self) -> bool:
+        """Does a node have several last-level caches?"""
+        return len(self.llcs) > len(self.nodes)
+
+    def pinnings(self) -> dict[str, frozenset[int]]:
+        """The sets of CPUs that somebody who pins would try, without those that come to the same on this machine."""
+        def first_of(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+            return sorted(sets, key=min)
+
+        candidates = {
+            "llc": first_of(self.llcs)[0],
+            "node": first_of(self.nodes)[0],
+            "cores": frozenset(min(core) for core in self.cores),
+            "apart": frozenset().union(*(next(core for core in first_of(self.cores) if core <= llc)
+                                         for llc in self.llcs)),
+        }
+        different: dict[str, frozenset[int]] = {}
+        for name, cpus in candidates.items():
+            if cpus != self.cpus and cpus not in different.values():
+                different[name] = cpus
+        return different
+
+    def describe(self) -> dict[str, Any]:
+        return {"cpus": len(self.cpus), "cores": len(self.cores), "split": self.split,
+                "llcs": [cpu_list(cpus) for cpus in self.llcs], "nodes": [cpu_list(cpus) for cpus in self.nodes]}
+
+
+LAYOUTS = {
+    "zen": Layout.regular("zen", nodes=2, llcs=2, cores=4, threads=2),
+    "xeon": Layout.regular("xeon", nodes=2, llcs=1, cores=8, threads=2),
+}
+
+
+def layout_of(name: str) -> Layout:
+    """A machine of the lab: by its name, or by its size as NODESxLLCSxCORESxTHREADS[:COSTS]."""
+    if name in LAYOUTS:
+        return LAYOUTS[name]
+    if match := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)x([12])(?::\w+)?", name):
+        return Layout.regular(name, *map(int, match.groups()))
+    raise Fail(f"TOPO={name} is neither {' nor '.join(LAYOUTS)} nor NODESxLLCSxCORESxTHREADS, such as 4x2x8x2")
+
+
+class View(Protocol):
+    """What a figure may ask of the results of one topology; percentages are positive where a value is better."""
+
+    def loads(self, bench: str) -> list[int]: ...
+    def configurations(self, *kinds: str) -> list[str]: ...
+    def gain(self, bench: str, config: str, load: int, metric: str) -> float | None: ...
+    def distance(self, bench: str, load: int, metric: str) -> tuple[float, str, str] | None: ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Was a figure reached? None where it was not measured, or where it is only to be known."""
+
+    reached: bool | None
+    number: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure to reach, and how to tell from the results; on split-LLC machines only, if so said."""
+
+    what: str
+    seed: str
+    goal: str
+    judge: Callable[[View, Mapping[str, Any]], Verdict]
+    split_only: bool = False
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Benchmarks x topologies x configurations, run so many times."""
+
+    name: str
+    title: str
+    benches: tuple[Bench, ...]
+    topologies: tuple[str, ...]
+    configurations: tuple[Configuration, ...]
+    samples: Mapping[str, int]
+    page: str
+    quick_topologies: tuple[str, ...] = ()
+    quick_configurations: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+    def bench(self, name: str) -> Bench:
+        for bench in self.benches:
+            if bench.name == name:
+                return bench
+        raise Fail(f"suite {self.name} has no benchmark '{name}'; it has: {', '.join(b.name for b in self.benches)}")
+
+    def configuration(self, name: str) -> Configuration:
+        for configuration in self.configurations:
+            if configuration.name == name:
+                return configuration
+        raise Fail(f"suite {self.name} has no configuration '{name}'; "
+                   f"it has: {', '.join(c.name for c in self.configurations)}")
+
+    @property
+    def baseline(self) -> Configuration:
+        return next(configuration for configuration in self.configurations if configuration.kind == BASELINE)
+
+
+def known_suites() -> list[str]:
+    return sorted(path.stem for path in (Path(__file__).parent / "suites").glob("*.py") if path.stem != "__init__")
+
+
+def load_suite(name: str) -> Suite:
+    if name not in known_suites():
+        raise Fail(f"SUITE={name}: there is no bench/suites/{name}.py; the suites are: {', '.join(known_suites())}")
+    if str(Path(__file__).parent) not in sys.path:
+        sys.path.insert(0, str(Path(__file__).parent))
+    suite = importlib.import_module(f"suites.{name}").SUITE
+    assert isinstance(suite, Suite)
+    return suite
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run; the number is what the script's markers call it by."""
+
+    number: int
+    bench: str
+    topology: str
+    config: str
+    load: int
+    sample: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.bench}/{self.load} {self.config} on {self.topology}, sample {self.sample + 1}"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one script runs, in the order in which it does."""
+
+    layout: Layout
+    cases: tuple[Case, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of a suite to run; empty is everything that the form has."""
+
+    form: str = FULL
+    topologies: tuple[str, ...] = ()
+    benches: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
+    samples: int = 0
+    host: Layout | None = None
+    quick: bool = False
+
+    @property
+    def short(self) -> bool:
+        return self.quick or self.form == QUICK
+
+    def layouts(self, suite: Suite) -> list[Layout]:
+        if self.host:
+            return [self.host]
+        names = self.topologies or (self.short and suite.quick_topologies) or suite.topologies
+        return [layout_of(name) for name in names]
+
+    def loads(self, bench: Bench) -> list[int]:
+        """On real hardware, the quick form has the loads of the lab's quick form, but its own amounts of work."""
+        loads = bench.loads(self.form)
+        return [load for load in loads if load in bench.work[QUICK]] if self.form == HOST and self.quick else loads
+
+    def configurations(self, suite: Suite, layout: Layout, bench: Bench) -> list[Configuration]:
+        """Those to run, the baseline always first. Asking for the oracle asks for all pinnings."""
+        wanted = self.configs or (self.short and (bench.quick_configurations or suite.quick_configurations)) or ()
+        for name in wanted:
+            if name != ORACLE:
+                suite.configuration(name)
+        pins = layout.pinnings()
+        return [configuration for configuration in suite.configurations
+                if configuration.kind == BASELINE
+                or ((not wanted or configuration.name in wanted or (configuration.kind == PINNED and ORACLE in wanted))
+                    and (not configuration.pin or configuration.pin in pins))]
+
+    def sample_count(self, suite: Suite) -> int:
+        return self.samples or suite.samples[QUICK if self.short else self.form]
+
+
+def plan(suite: Suite, selection: Selection) -> list[Chunk]:
+    """All cases, in the order in which to run them.
+
+    All first samples come before all second ones, and within a block the configurations are rotated by sample and by
+    block, so that neither a drift nor what the run before left behind always meets the same configuration.
+    """
+    benches = [suite.bench(name) for name in selection.benches] or list(suite.benches)
+    chunks: list[Chunk] = []
+    number = 0
+    for sample in range(selection.sample_count(suite)):
+        for layout in selection.layouts(suite):
+            cases: list[Case] = []
+            seconds, turn = 0.0, sample
+            for bench in benches:
+                configurations = selection.configurations(suite, layout, bench)
+                for load in selection.loads(bench):
+                    cost = len(configurations) * bench.seconds(load, selection.form)
+                    if cases and seconds + cost > CHUNK_SECONDS:
+                        chunks.append(Chunk(layout, tuple(cases), seconds))
+                        cases, seconds = [], 0.0
+                    for index in range(len(configurations)):
+                        configuration = configurations[(index + turn) % len(configurations)]
+                        cases.append(Case(number, bench.name, layout.name, configuration.name, load, sample))
+                        number += 1
+                    seconds += cost
+                    turn += 1
+            if cases:
+                chunks.append(Chunk(layout, tuple(cases), seconds))
+    return chunks
+
+
+def estimate(chunks: Sequence[Chunk]) -> float:
+    """About how long a plan takes in the lab, in seconds of real time on two CPUs."""
+    return sum(BOOT_SECONDS + chunk.seconds for chunk in chunks)
+
+
+# The functions of the script. POSIX shell, of which busybox's ash, dash and bash are one each. Nothing but say() prints
+# a line that begins with the marker, and its nonce keeps a benchmark from doing so by accident.
+PROLOGUE = r"""# Written by bench/suite.py.
+group=/sys/fs/cgroup/bench
+PATH=/bench:$PATH
+export PATH
+say() { printf '\n@bench NONCE %s\n' "$*"; }
+
+# put FILE VALUE: a setting that cannot be made makes the case fail, for it would be measured without.
+put() {
+	[ -e "$1" ] || { say fail "$id" "$1: no such file"; return 1; }
+	said=$( { printf '%s\n' "$2" > "$1"; } 2>&1 ) && return 0
+	say fail "$id" "cannot write '$2' to $1: $said"
+	return 1
+}
+
+# A group that an earlier case left behind would pass its hint on; its tasks would take CPU time from the next case.
+leave() {
+	[ -d "$group" ] || return 0
+	echo 1 > "$group/cgroup.kill"
+	tries=0
+	until rmdir "$group" 2>/dev/null; do
+		tries=$((tries + 1))
+		[ $tries -le 50 ] || { say fail "$id" "cannot remove $group"; return 1; }
+		sleep 0.1
+	done
+}
+
+# The rest lets the load averages of the last case decay, and the kernel take the branches of hints out again.
+enter() {
+	id=$1
+	leave || return 1
+	sleep SETTLE
+	mkdir "$group" && return 0
+	say fail "$id" "cannot make $group"
+	return 1
+}
+
+# measure SECONDS COMMAND: the command runs in the group from its first instruction on.
+measure() {
+	[ ! -e "$group/cpu.hint.effective" ] || say effective "$id" "$(cat "$group/cpu.hint.effective")"
+	[ ! -e "$group/cpuset.cpus.effective" ] || say cpus "$id" "$(cat "$group/cpuset.cpus.effective")"
+	say begin "$id"
+	timeout -k 5 "$1" sh -c "echo \$\$ > $group/cgroup.procs || exit 125
+$2" < /dev/null
+	say end "$id" $?
+	while read -r key value; do
+		case $key in hint_*) [ "$value" = 0 ] || say stat "$id" "$key" "$value" ;; esac
+	done < "$group/cpu.stat"
+}
+
+say kernel "$(uname -r)"
+[ -d /sys/kernel/debug/sched ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null || :
+ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null || :
+id=-
+leave
+"""
+SETTLE_SECONDS = 2
+
+
+def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
+    """The lines that run one case. Switches are put back whatever happened."""
+    configuration, bench = suite.configuration(case.config), suite.bench(case.bench)
+    settings = [(switch.path, switch.on) for switch in configuration.switches]
+    if configuration.pin:
+        settings.append(("$group/cpuset.cpus", cpu_list(layout.pinnings()[configuration.pin])))
+    if configuration.hint:
+        settings.append(("$group/cpu.hint", configuration.hint))
+    steps = [f"enter {case.number}", *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
+             f"measure {bench.limit} {shlex.quote(bench.shell(case.load, form))}"]
+    lines = [f"# {case.id}", " &&\n\t".join(steps)]
+    lines += [f"[ ! -e {switch.path} ] || put {switch.path} {shlex.quote(switch.off)}" for switch in configuration.switches]
+    return "\n".join([*lines, "leave", ""])
+
+
+def script(suite: Suite, chunk: Chunk, form: str, nonce: str) -> str:
+    prologue = PROLOGUE.replace("NONCE", nonce).replace("SETTLE", str(SETTLE_SECONDS))
+    cases = "\n".join(case_script(suite, case, chunk.layout, form) for case in chunk.cases)
+    return f"{prologue}\n{cases}\nsay done\n"
+
+
+@dataclass
+class Outcome:
+    """What the script said about one case."""
+
+    case: Case
+    problem: str = ""
+    status: int | None = None
+    output: str = ""
+    effective: str | None = None
+    cpus: str | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class Reader:
+    """Follows the output of a script line by line; each case ends with a call of `finished`."""
+
+    def __init__(self, suite: Suite, chunk: Chunk, nonce: str, finished: Callable[[Outcome], None],
+                 started: Callable[[Case], None] = lambda case: None):
+        self.suite, self.layout = suite, chunk.layout
+        self.marker = re.compile(rf"@bench {re.escape(nonce)} (\w+)(?: (\S+))?(?: (.*))?$")
+        self.waiting = {case.number: Outcome(case) for case in chunk.cases}
+        self.finished, self.started = finished, started
+        self.ended: Outcome | None = None
+        self.running: Outcome | None = None
+        self.lines: list[str] = []
+        self.other: list[str] = []
+        self.kernel = ""
+        self.done = False
+
+    def feed(self, line: str) -> None:
+        line = line.rstrip("\r\n")
+        match = self.marker.match(line)
+        if not match:
+            (self.lines if self.running else self.other).append(line)
+            return
+        word, number, rest = match[1], match[2] or "", (match[3] or "").strip()
+        if word == "kernel":
+            self.kernel = f"{number} {rest}".strip()
+        elif word == "done":
+            self.flush()
+            self.done = True
+        elif self.ended and word in ("stat", "fail") and number == str(self.ended.case.number):
+            if word == "stat":
+                self._stat(self.ended, rest)
+            else:
+                self.ended.problem = self.ended.problem or rest
+        elif number.isdigit() and (outcome := self.waiting.get(int(number))):
+            self._case(outcome, word, rest)
+        else:
+            self.other.append(line)
+
+    @staticmethod
+    def _stat(outcome: Outcome, rest: str) -> None:
+        key, _, value = rest.partition(" ")
+        outcome.counters[key] = int(value)
+
+    def _case(self, outcome: Outcome, word: str, rest: str) -> None:
+        self.flush()
+        if word == "effective":
+            outcome.effective = rest
+        elif word == "cpus":
+            outcome.cpus = rest
+        elif word == "begin":
+            self.running, self.lines = outcome, []
+            self.started(outcome.case)
+        elif word == "end":
+            outcome.output = "\n".join(self.lines).strip("\n") + "\n"
+            outcome.status = int(rest)
+            self.running, self.lines, self.ended = None, [], self.waiting.pop(outcome.case.number)
+        elif word == "fail":
+            outcome.problem = rest
+            self.running, self.lines, self.ended = None, [], self.waiting.pop(outcome.case.number)
+
+    def flush(self) -> None:
+        """The counters of a case come after its end, so it is handed on when the next one speaks."""
+        if self.ended:
+            outcome, self.ended = self.ended, None
+            outcome.problem = outcome.problem or self._misled(outcome)
+            self.finished(outcome)
+
+    def _misled(self, outcome: Outcome) -> str:
+        """Did the group have the settings that the case is about?"""
+        configuration = self.suite.configuration(outcome.case.config)
+        if configuration.hint and outcome.effective in (None, "", "none"):
+            return f"cpu.hint '{configuration.hint}' is not in force: cpu.hint.effective is '{outcome.effective}'"
+        if configuration.pin and parse_cpu_list(outcome.cpus or "") != self.layout.pinnings()[configuration.pin]:
+            return f"cpuset.cpus is not in force: cpuset.cpus.effective is '{outcome.cpus}'"
+        if outcome.status:
+            tail = " / ".join(outcome.output.strip().splitlines()[-3:])
+            limit = self.suite.bench(outcome.case.bench).limit
+            what = f"not finished after {limit} s" if outcome.status in (124, 137, 143) else f"status {outcome.status}"
+            return f"{what}: {tail or 'no output'}"
+        return ""
+
+    def close(self, reason: str) -> None:
+        """The script is over; what it did not get to failed."""
+        self.flush()
+        for outcome in self.waiting.values():
+            cut = " in the middle" if outcome is self.running else ""
+            tail = " / ".join([line for line in self.lines if line][-3:]) if cut else ""
+            outcome.problem = f"{reason or 'the script did not get to it'}{cut}{': ' if tail else ''}{tail}"
+            self.finished(outcome)
+        self.waiting, self.running = {}, None

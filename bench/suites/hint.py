@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Suite `hint`: what cpu.hint gains and costs where seed 1 measured its prctl() hints, and what pinning would do.
+
+The amounts of work are small, because a millisecond of the modelled machine, all CPUs busy, costs about a second of
+real time; bench/hint.md says what that means for the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import parsers
+from suite import (BASELINE, FULL, HIGHER, HINT, HOST, LOWER, PINNED, PROFILE, QUICK, SEED, Bench, Configuration, Figure,
+                   Metric, Suite, Switch, Verdict, View)
+
+# Where the kernel offers seed 1's own way of trusting "has idle cores".
+SEED1_SWITCH = Switch("/sys/kernel/debug/sched/steer/seed1", on="1", off="0")
+
+# Millions of instructions in a second of the lab's time: of a thread alone on its core, and of one of two. By these the
+# amounts of work are chosen; the costs that the lab computes with are in bench/lab/costs.toml.
+ALONE, SHARED = 4000.0, 2400.0
+LAB_CPUS = 32
+
+# 48 MB for each of the three arrays: two of them, which is what a kernel of STREAM goes through, are more than all
+# last-level caches of the lab's machines together.
+STREAM_ELEMENTS = 6_000_000
+
+
+def busy(tasks: int, seconds: float) -> float:
+    """Millions of instructions of so many tasks that compute for so long, on at most all CPUs."""
+    return (tasks * ALONE if tasks <= LAB_CPUS / 2 else min(tasks, LAB_CPUS) * SHARED) * seconds
+
+
+HACKBENCH = Bench(
+    name="hackbench", title="hackbench, threads and pipes", load="groups", programs=("hackbench",),
+    # 20 senders and 20 receivers in a group; each sender sends so many messages to each receiver of its group.
+    command="exec hackbench --threads --pipe --groups {load} --loops {work}",
+    parse=parsers.hackbench, metrics=(Metric("time", "s", LOWER, "time"),),
+    work={FULL: {1: 200, 2: 120, 4: 80, 8: 50, 16: 30}, QUICK: {1: 100, 4: 30},
+          HOST: {n: 20000 for n in (1, 2, 4, 8, 16)}},
+    # 400 messages a loop and group, each written, read, and every so often waited for; and 40 threads to make.
+    effort=lambda groups, loops: groups * (4 + 400 * loops * 0.008), limit=300)
+
+SCHBENCH = Bench(
+    name="schbench", title="schbench, one messenger", load="workers", programs=("schbench",),
+    # A request multiplies matrices of 32 x 32 three times, 24 KB: about 0.7 million instructions. That is 180 us in the
+    # lab, long enough for one messenger to keep all CPUs busy. The number of requests is that of all workers together.
+    command="exec schbench -m 1 -t {load} -F 24 -n 3 -w 0.003 --requests {work} --json",
+    parse=parsers.schbench,
+    metrics=(Metric("wakeup_p99", "us", LOWER, "99th percentile of wakeup latency"),
+             Metric("wakeup_p50", "us", LOWER, "median of wakeup latency", shown=False),
+             Metric("wakeup_p90", "us", LOWER, "90th percentile of wakeup latency", shown=False),
+             Metric("wakeup_p999", "us", LOWER, "99.9th percentile of wakeup latency", shown=False),
+             Metric("request_p99", "us", LOWER, "99th percentile of request latency", shown=False),
+             Metric("rps", "1/s", HIGHER, "requests per second")),
+    work={FULL: {1: 500, 2: 600, 4: 800, 8: 1200, 16: 1600, 32: 2400, 64: 3200, 128: 3200},
+          QUICK: {2: 300, 8: 600, 16: 1000}, HOST: {n: 100_000 for n in (1, 2, 4, 8, 16, 32, 64, 128)}},
+    effort=lambda workers, requests: 0.73 * requests + busy(workers, 0.003), limit=300)
+
+TBENCH = Bench(
+    name="tbench", title="tbench, server and clients in the group", load="clients", programs=("tbench", "tbench_srv"),
+    # tbench takes whole seconds, which the lab cannot afford. It looks at the clock when its own alarm, or another one,
+    # reaches it; with -t 0 it ends then. The line before its first is the number of its process.
+    command="""tbench_srv > /dev/null 2>&1 & server=$!
+sleep 1
+sh -c 'echo $$; exec tbench -t 0 {load} 127.0.0.1' | {
+	read -r client
+	while read -r line; do
+		echo "$line"
+		[ "$line" != "releasing clients" ] || { sleep {work}; kill -ALRM "$client"; echo "measured for {work} s"; }
+	done
+}
+kill $server""",
+    host_command="""tbench_srv > /dev/null 2>&1 & server=$!
+sleep 1
+tbench -t {work} {load} 127.0.0.1
+status=$?
+kill $server
+exit $status""",
+    parse=parsers.tbench,
+    metrics=(Metric("operations", "1/s", HIGHER, "operations per second"),
+             Metric("throughput", "MB/s", HIGHER, "throughput", shown=False, optional=True)),
+    work={FULL: {n: 0.02 for n in (1, 2, 4, 8, 16, 32, 64)}, QUICK: {1: 0.02, 16: 0.02},
+          HOST: {n: 10 for n in (1, 2, 4, 8, 16, 32, 64)}},
+    effort=lambda clients, seconds: 20 * clients + busy(2 * clients, seconds),
+    quick_configurations=("fork_affine", "fork_spread", "node"))
+
+STREAM = Bench(
+    name="stream", title="STREAM", load="threads", programs=("stream",),
+    command="exec stream -t {load} -n {work} -k 3 --json",
+    parse=parsers.stream,
+    metrics=tuple(Metric(kernel, "MB/s", HIGHER, f"best rate of {kernel}") for kernel in ("triad", "copy", "scale", "add")),
+    work={FULL: {n: STREAM_ELEMENTS for n in (1, 2, 4, 8, 16)}, QUICK: {4: STREAM_ELEMENTS},
+          HOST: {n: 100_000_000 for n in (1, 2, 4, 8, 16)}},
+    # Three repetitions of four kernels, the first touch and the check are about 105 instructions for each element. The
+    # lab looks at every access to memory, of which there are more here than elsewhere.
+    effort=lambda _, elements: 2.5 * 105 * elements / 1e6,
+    quick_configurations=("fork_spread", "fork_spread+wake_hold", "cores"))
+
+CONFIGURATIONS = (
+    Configuration("none", BASELINE),
+    Configuration("fork_affine", HINT, "Fork hints", "fork_affine"),
+    Configuration("fork_spread", HINT, "Fork hints", "fork_spread"),
+    Configuration("wake_affine", HINT, "Wakeup hints", "wake_affine"),
+    Configuration("wake_hold", HINT, "Wakeup hints", "wake_hold"),
+    Configuration("seed1", SEED, "Wakeup hints", "wake_affine", switches=(SEED1_SWITCH,)),
+    Configuration("fork_affine+wake_affine", HINT, "Combinations of hints", "fork_affine wake_affine"),
+    Configuration("fork_spread+wake_hold", HINT, "Combinations of hints", "fork_spread wake_hold"),
+    Configuration("tail_latency", PROFILE, "Profiles", "tail_latency"),
+    Configuration("interactive", PROFILE, "Profiles", "interactive"),
+    Configuration("noninteractive", PROFILE, "Profiles", "noninteractive"),
+    Configuration("background", PROFILE, "Profiles", "background"),
+    Configuration("efficient", PROFILE, "Profiles", "efficient"),
+    Configuration("llc", PINNED, pin="llc"),
+    Configuration("node", PINNED, pin="node"),
+    Configuration("cores", PINNED, pin="cores"),
+    Configuration("apart", PINNED, pin="apart"),
+)
+
+
+def load_list(loads: Iterable[int]) -> str:
+    return ", ".join(map(str, loads))
+
+
+def best_gain(bench: str, metric: str, wanted: float, condition: Callable[[int, Mapping[str, Any]], bool],
+              configs: tuple[str, ...] = ()) -> Callable[[View, Mapping[str, Any]], Verdict]:
+    """Reached if at every such load the best hint (or, where named, these configurations) gains so much."""
+    def judge(view: View, machine: Mapping[str, Any]) -> Verdict:
+        best: list[tuple[float, int, str]] = []
+        for load in view.loads(bench):
+            gains = [(gain, load, config) for config in configs or view.configurations(HINT, PROFILE)
+                     if condition(load, machine) and (gain := view.gain(bench, config, load, metric)) is not None]
+            if gains:
+                best.append(max(gains))
+        if not best:
+            return Verdict(None, "not measured")
+        each = "; ".join(f"{load}: {gain:+.1f} % ({config})" for gain, load, config in best)
+        return Verdict(all(gain >= wanted for gain, _, _ in best), f"{min(best)[0]:+.1f} % at least", each)
+    return judge
+
+
+def never_worse(bench: str, metric: str, allowed: float, condition: Callable[[int, Mapping[str, Any]], bool],
+                kinds: tuple[str, ...], judged: bool = True) -> Callable[[View, Mapping[str, Any]], Verdict]:
+    """Reached if no configuration of these kinds loses more than so much at any such load."""
+    def judge(view: View, machine: Mapping[str, Any]) -> Verdict:
+        losses = [(gain, config, load) for config in view.configurations(*kinds) for load in view.loads(bench)
+                  if condition(load, machine) and (gain := view.gain(bench, config, load, metric)) is not None]
+        if not losses:
+            return Verdict(None, "not measured")
+        gain, config, load = min(losses)
+        loads = sorted({entry[2] for entry in losses})
+        return Verdict(gain >= -allowed if judged else None, f"{gain:+.1f} % at worst",
+                       f"{config} at {load}; measured at {load_list(loads)}")
+    return judge
+
+
+def near_oracle(allowed: float, metrics: Mapping[str, str]) -> Callable[[View, Mapping[str, Any]], Verdict]:
+    """Reached if the best hint is never further behind the best pinning."""
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        found = [(*distance, bench, load) for bench, metric in metrics.items() for load in view.loads(bench)
+                 if (distance := view.distance(bench, load, metric))]
+        if not found:
+            return Verdict(None, "not measured")
+        distance, config, pinning, bench, load = min(found)
+        return Verdict(distance >= -allowed, f"{distance:+.1f} % at worst",
+                       f"{bench} at {load}: {config} against {pinning}; {len(found)} loads compared")
+    return judge
+
+
+def any_load(load: int, machine: Mapping[str, Any]) -> bool:
+    return load > 0 and bool(machine)
+
+
+FIRST_METRICS = {bench.name: bench.metrics[0].name for bench in (HACKBENCH, SCHBENCH, TBENCH, STREAM)}
+
+FIGURES = (
+    Figure("schbench p99, 1-8 workers, best hint", "+41 … +54 %", "+45 %",
+           best_gain("schbench", "wakeup_p99", 45.0, lambda load, _: load <= 8), split_only=True),
+    Figure("schbench p99, 16-128 workers, any hint", "-3,000 … -13,000 %", "-5 %",
+           never_worse("schbench", "wakeup_p99", 5.0, lambda load, _: load >= 16, (HINT,))),
+    Figure("the same, any profile", "none", "to be known",
+           never_worse("schbench", "wakeup_p99", 5.0, lambda load, _: load >= 16, (PROFILE,), judged=False)),
+    Figure("the same, seed 1's own algorithm", "-3,000 … -13,000 %", "to be known",
+           never_worse("schbench", "wakeup_p99", 5.0, lambda load, _: load >= 16, (SEED,), judged=False)),
+    Figure("hackbench, 1-4 groups, best hint", "+2 … +16 %", "+15 %",
+           best_gain("hackbench", "time", 15.0, lambda load, _: load <= 4)),
+    Figure("hackbench, any load, any hint", "-11 %", "-3 %", never_worse("hackbench", "time", 3.0, any_load, (HINT,))),
+    Figure("the same, any profile", "none", "to be known",
+           never_worse("hackbench", "time", 3.0, any_load, (PROFILE,), judged=False)),
+    Figure("tbench, as many clients as cores and up, fork_spread", "+5 … +12 %", "+10 %",
+           best_gain("tbench", "operations", 10.0, lambda load, machine: load >= machine["cores"], ("fork_spread",))),
+    Figure("tbench, any load, any hint", "-54 %", "-3 %", never_worse("tbench", "operations", 3.0, any_load, (HINT,))),
+    Figure("the same, any profile", "none", "to be known",
+           never_worse("tbench", "operations", 3.0, any_load, (PROFILE,), judged=False)),
+    *(Figure(f"STREAM {kernel}, 2-8 threads, fork_spread", "+12 … +18 %", "+15 %",
+             best_gain("stream", kernel, 15.0, lambda load, _: 2 <= load <= 8, ("fork_spread",)))
+      for kernel in ("copy", "scale", "add", "triad")),
+    Figure("best hint against the best pinning", "none", "-5 %", near_oracle(5.0, FIRST_METRICS)),
+)
+
+SUITE = Suite(
+    name="hint", title="Placement hints", benches=(HACKBENCH, SCHBENCH, TBENCH, STREAM), topologies=("zen", "xeon"),
+    configurations=CONFIGURATIONS, samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/hint.md", quick_topologies=("zen",),
+    quick_configurations=("fork_affine", "fork_spread", "wake_affine", "seed1", "fork_affine+wake_affine",
+                          "llc", "node"),
+    figures=FIGURES)

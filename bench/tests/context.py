@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lets the tests import the benchmarks' modules, however they are started."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# bench comes first: vm has a run.py as well.
+for directory in reversed((ROOT / "bench", ROOT / "bench/lab", ROOT / "scripts", ROOT / "vm")):
+    if str(directory) in sys.path:
+        sys.path.remove(str(directory))
+    sys.path.insert(0, str(directory))
