@@ -35,8 +35,8 @@ CPUS = Path("sys/devices/system/cpu")
 # Runnable tasks, on average over a minute, that are too few to matter: so many, or so many for each CPU.
 QUIET_LOAD, QUIET_LOAD_PER_CPU = 0.5, 0.02
 # Kernel parameters that change what is measured; the rest of the command line is nobody's business.
-TELLING = re.compile(r"(mitigations|isolcpus|nohz|nohz_full|rcu_nocbs|preempt|nosmt|idle|(intel|amd)_pstate|numa_balancing|"
-                     r"intel_idle\.\S+|processor\.\S+|transparent_hugepage|cgroup_steer)(=|$)")
+TELLING = re.compile(r"(mitigations|isolcpus|nohz|nohz_full|rcu_nocbs|preempt|nosmt|idle|(intel|amd)_pstate|"
+                     r"numa_balancing|intel_idle\.\S+|processor\.\S+|transparent_hugepage|cgroup_steer)(=|$)")
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def cgroups(root: Path) -> list[Precondition]:
     # It is in every group but the root.
     has = any(mount.glob("*/cpu.hint"))
     return [*found, Precondition("cpu.hint", has, "there" if has else "in no group below /sys/fs/cgroup",
-                                 "boot a kernel of 'make deb' without cgroup_steer=0; the file is in groups that have the "
-                                 "cpu controller")]
+                                 "boot a kernel of 'make deb' without cgroup_steer=0; the groups with the cpu controller "
+                                 "have the file")]
 
 
 def preconditions(root: Path = Path("/"), uid: int | None = None) -> list[Precondition]:
@@ -154,7 +154,7 @@ def demand(found: Sequence[Precondition], force: bool) -> list[str]:
     """Refuse to measure where a precondition is not met; with FORCE=1, return what was not."""
     broken = [condition for condition in found if not condition.met]
     if broken and not force:
-        raise Fail("this machine is not ready to be measured (FORCE=1 measures all the same, and says so in the results):"
+        raise Fail("this machine is not ready to be measured (FORCE=1 measures all the same, and the results say so):"
                    + "".join(f"\n  {c.name}: {c.found}\n    {c.remedy}" for c in broken))
     return [f"{condition.name}: {condition.found}" for condition in broken]
 
@@ -186,7 +186,7 @@ class HostRunner:
         if kernel or append:
             raise Fail("WHERE=host measures the kernel that runs; it boots none")
         if missing := missing_programs(programs, self.path):
-            raise Fail(f"not installed here: {', '.join(missing)}; apt-get install rt-tests dbench, and build bench/workloads")
+            raise Fail(f"not installed here: {', '.join(missing)}; as root: apt-get install rt-tests dbench")
         if absent := [name for name in extra or {} if not Path(name).exists()]:
             raise Fail(f"not here: {', '.join(absent)}")
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
@@ -222,6 +222,10 @@ class HostRunner:
             status = 124
         finally:
             self._end(process)
+            # What left the session may still hold the other end; then the reader is left to wait for it.
+            reader.join(timeout=1)
+            if not reader.is_alive():
+                process.stdout.close()
         return "".join(lines), status
 
     @staticmethod

@@ -23,12 +23,12 @@ if str(ROOT / "scripts") not in sys.path:
     sys.path.append(str(ROOT / "scripts"))
 
 from common import Fail, replace_file, run_main  # noqa: E402
-from results import Results, TopologyView, gain, load  # noqa: E402
+from results import Results, TopologyView, gain, read_results  # noqa: E402
 from suite import BASELINE, HINT, ORACLE, PROFILE, SEED, Metric, Suite, load_suite  # noqa: E402
 
 SPDX = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
 LIMIT = 60 * 1024
-# Okabe and Ito's palette, which is told apart with any kind of colour vision, from its darkest on; markers help further.
+# Okabe and Ito's palette, which is told apart with any kind of colour vision, from its darkest on; markers help.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # A loss beyond this makes the percentages of everything else unreadable.
@@ -75,7 +75,8 @@ def style_of(kind: str, place: int) -> dict[str, Any]:
                                "marker": MARKERS[place % len(MARKERS)], "zorder": 2}
 
 
-def points_of(view: TopologyView, bench: str, config: str, metric: Metric, percent: bool) -> tuple[tuple[int, float], ...]:
+def points_of(view: TopologyView, bench: str, config: str, metric: Metric,
+              percent: bool) -> tuple[tuple[int, float], ...]:
     found = []
     for amount in view.loads(bench):
         row = view.row(bench, config, amount, metric.name)
@@ -143,8 +144,8 @@ def draw(picture: Picture) -> bytes:
         places = {amount: place for place, amount in enumerate(picture.loads)}
         for panel, axis in zip(picture.panels, axes):
             for line in panel.lines:
-                axis.plot([places[x] for x, _ in line.points], [y for _, y in line.points], label=line.name, markersize=4,
-                          **line.style)
+                axis.plot([places[x] for x, _ in line.points], [y for _, y in line.points], label=line.name,
+                          markersize=4, **line.style)
             # Loads are powers of two: evenly spaced, each with its number.
             axis.set_xticks(range(len(picture.loads)), [str(amount) for amount in picture.loads])
             axis.set_xlim(-0.3, len(picture.loads) - 0.7)
@@ -189,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where to put the pictures; default: beside the results")
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args(argv)
-    results = load(arguments.file)
+    results = read_results(arguments.file)
     for path in write_all(results, load_suite(results.suite), arguments.out or arguments.file.parent):
         print(path)
 

@@ -133,7 +133,8 @@ def gain(value: float, base: float, better: str) -> float | None:
     """By how many percent the value is better than the base; negative where it is worse."""
     if not base:
         return 0.0 if value == base else None
-    return (value - base) / base * (100.0 if better == HIGHER else -100.0)
+    # "+ 0.0" makes 0 of -0, which would be printed with its sign.
+    return (value - base) / base * (100.0 if better == HIGHER else -100.0) + 0.0
 
 
 class TopologyView:
@@ -199,7 +200,8 @@ def parse_row(data: Any, where: str) -> Row:
           "samples are no finite numbers")
     check(math.isclose(statistics.median(samples), data["median"], rel_tol=1e-9, abs_tol=1e-12), where,
           f"median {data['median']} is not that of the samples")
-    return Row(**{**data, "samples": tuple(float(s) for s in samples), "median": float(data["median"])})
+    values: dict[str, Any] = {**data, "samples": tuple(float(s) for s in samples), "median": float(data["median"])}
+    return Row(**values)
 
 
 def parse(data: Any, where: str) -> Results:
@@ -208,10 +210,12 @@ def parse(data: Any, where: str) -> Results:
     environment = data.get("environment")
     check(isinstance(environment, dict), where, "no environment")
     for name, kind in ENVIRONMENT.items():
-        check(isinstance(environment.get(name), kind), where, f"environment: '{name}' is missing or not a {kind.__name__}")
+        check(isinstance(environment.get(name), kind), where,
+              f"environment: '{name}' is missing or not a {kind.__name__}")
     for name in ("rows", "failures", "counters", "expected"):
         check(isinstance(data.get(name), list), where, f"no list '{name}'")
-    check(isinstance(data.get("complete"), bool) and isinstance(data.get("suite"), str), where, "no suite or 'complete'")
+    check(isinstance(data.get("suite"), str) and isinstance(data.get("complete"), bool), where,
+          "no suite or 'complete'")
     rows = [parse_row(row, f"{where}: row {number}") for number, row in enumerate(data["rows"])]
     seen: set[Key] = set()
     for row in rows:
@@ -224,7 +228,7 @@ def parse(data: Any, where: str) -> Results:
     return Results(data["suite"], environment, rows, failures, data["counters"], data["expected"], data["complete"])
 
 
-def load(path: Path) -> Results:
+def read_results(path: Path) -> Results:
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")), str(path))
     except FileNotFoundError:
@@ -252,7 +256,7 @@ def merge(parts: Sequence[Results]) -> Results:
         for topology in first.environment["machines"].keys() & other.environment["machines"].keys():
             check(first.environment["machines"][topology] == other.environment["machines"][topology], "merge",
                   f"the models of '{topology}' differ")
-    environment = {**first.environment, "forced": [], "remarks": [], "commands": {}}
+    environment: dict[str, Any] = {**first.environment, "forced": [], "remarks": [], "commands": {}}
     merged = Results(first.suite, environment, complete=all(part.complete for part in parts))
     for name in ("topologies", "machines"):
         environment[name] = {key: value for part in parts for key, value in part.environment[name].items()}
@@ -289,7 +293,7 @@ def main() -> int:
     parser.add_argument("--merge", type=Path, metavar="OUT", help="write this file from the others")
     parser.add_argument("files", type=Path, nargs="+")
     arguments = parser.parse_args()
-    parts = [load(path) for path in arguments.files]
+    parts = [read_results(path) for path in arguments.files]
     for part in parts:
         load_suite(part.suite)
     if arguments.merge:

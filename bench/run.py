@@ -37,8 +37,8 @@ import table  # noqa: E402
 from common import Fail, Progress, Target, capture, run_main  # noqa: E402
 from parsers import Unreadable  # noqa: E402
 from results import Failure, Key, Results, row_of, save, with_oracle  # noqa: E402
-from suite import (FULL, HOST, QUICK, Case, Chunk, Outcome, Reader, Selection, Suite, estimate, known_suites,  # noqa: E402
-                   load_suite, plan, script)
+from suite import (FULL, HOST, QUICK, Case, Chunk, Outcome, Reader, Selection, Suite, estimate,  # noqa: E402
+                   known_suites, load_suite, plan, script)
 
 OUT = ROOT / "build/bench"
 OWN_PROGRAMS = ROOT / "bench/workloads"
@@ -87,10 +87,10 @@ def lab_runner() -> Runner:
     return run_script
 
 
-def build_own_programs(names: Sequence[str], out: Path) -> Path:
+def build_own_programs(programs: Sequence[str], out: Path) -> Path:
     """Those of the programs that are in this repository, compiled for this machine."""
     out.mkdir(parents=True, exist_ok=True)
-    for name in names:
+    for name in programs:
         source = OWN_PROGRAMS / f"{name}.c"
         if source.is_file():
             if not shutil.which("gcc"):
@@ -139,9 +139,10 @@ class Run:
         self.results = Results(suite.name, {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "where": "host" if selection.host else "lab", "form": selection.form, "quick": selection.short,
-            "samples": selection.sample_count(suite), "command": command, "kernel": "unknown", "kver": kver, "hooks": hooks,
-            "tested_with": tested, "topologies": {name: layout.describe() for name, layout in layouts.items()},
-            "machines": {}, "configurations": [suite.configuration(name).describe() for name in used],
+            "samples": selection.sample_count(suite), "command": command, "kernel": "unknown", "kver": kver,
+            "hooks": hooks, "tested_with": tested,
+            "topologies": {name: layout.describe() for name, layout in layouts.items()}, "machines": {},
+            "configurations": [suite.configuration(name).describe() for name in used],
             "commands": {f"{bench}/{load}": suite.bench(bench).shell(load, selection.form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in self.expected)},
             "forced": list(forced), "remarks": []}, expected=[list(entry) for entry in self.expected])
@@ -194,6 +195,7 @@ class Run:
         """One boot of the machine, or one script on this one."""
         print(f"  [{number}/{len(self.chunks)}] {chunk.layout.name}: {len(chunk.cases)} runs, "
               f"{', '.join(dict.fromkeys(case.bench for case in chunk.cases))}", flush=True)
+        self.last_reason = ""
         nonce = secrets.token_hex(8)
         reader = Reader(self.suite, chunk, nonce, self.finished, self.started)
         benches = [self.suite.bench(name) for name in dict.fromkeys(case.bench for case in chunk.cases)]
@@ -212,8 +214,8 @@ class Run:
         except BaseException:
             reader.flush()
             raise
-        last = [line for line in reader.other if line.strip()][-1:]
-        reader.close("" if reader.done else f"the script ended early, status {result.status}{': ' if last else ''}{''.join(last)}")
+        last = "".join([f": {line}" for line in reader.other if line.strip()][-1:])
+        reader.close("" if reader.done else f"the script ended early, status {result.status}{last}")
         self.take_environment(chunk.layout.name, reader.kernel, result.environment)
 
     def take_environment(self, topology: str, kernel: str, environment: Mapping[str, Any]) -> None:
@@ -230,9 +232,9 @@ class Run:
 
     def write(self, complete: bool) -> None:
         rows = []
-        for key in self.values:
+        for key, values in self.values.items():
             metric = self.suite.bench(key[0]).metric(key[4])
-            rows.append(row_of(key, metric.unit, metric.better, [value for _, value in sorted(self.values[key])]))
+            rows.append(row_of(key, metric.unit, metric.better, [value for _, value in sorted(values)]))
         self.results.rows = with_oracle(rows, self.suite)
         self.results.counters = [
             {"bench": bench, "topology": topology, "config": config, "load": load, "counters": found}
@@ -294,7 +296,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default="hint", help=f"one of: {', '.join(known_suites())}")
     parser.add_argument("--quick", action="store_true", help="the form that takes less than 10 minutes")
-    parser.add_argument("--topology", default="", help="machines of the lab, separated by commas (default: the suite's)")
+    parser.add_argument("--topology", default="", help="the lab's machines, separated by commas (default: the suite's)")
     parser.add_argument("--where", choices=("lab", "host"), default="lab")
     parser.add_argument("--benches", default="", help="only these, separated by commas")
     parser.add_argument("--configs", default="", help="the baseline and only these; 'oracle' stands for all pinnings")
@@ -342,8 +344,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         runner = host.HostRunner(build_own_programs(programs, arguments.out / "programs"))
     elif not runner:
         runner = lab_runner()
-    print(f"  suite {suite.name}: {sum(len(chunk.cases) for chunk in chunks)} runs in {len(chunks)} "
-          + (f"machines, about {estimate(chunks) / 60:.0f} minutes" if arguments.where == "lab" else "scripts"), flush=True)
+    what = f"machines, about {estimate(chunks) / 60:.0f} minutes" if arguments.where == "lab" else "scripts"
+    print(f"  suite {suite.name}: {sum(len(chunk.cases) for chunk in chunks)} runs in {len(chunks)} {what}", flush=True)
     run = Run(suite, selection, runner, arguments.out / f"{suite.name}.json", command=make_command(arguments),
               forced=forced)
     began = time.monotonic()

@@ -435,11 +435,11 @@ $2" < /dev/null
 }
 
 say kernel "$(uname -r)"
-[ -d /sys/kernel/debug/sched ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null || :
 ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null || :
 id=-
 leave
 """
+DEBUGFS = "[ -d /sys/kernel/debug/sched ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null || :\n"
 SETTLE_SECONDS = 2
 
 
@@ -454,12 +454,15 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
     steps = [f"enter {case.number}", *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
              f"measure {bench.limit} {shlex.quote(bench.shell(case.load, form))}"]
     lines = [f"# {case.id}", " &&\n\t".join(steps)]
-    lines += [f"[ ! -e {switch.path} ] || put {switch.path} {shlex.quote(switch.off)}" for switch in configuration.switches]
+    lines += [f"[ ! -e {switch.path} ] || put {switch.path} {shlex.quote(switch.off)}"
+              for switch in configuration.switches]
     return "\n".join([*lines, "leave", ""])
 
 
 def script(suite: Suite, chunk: Chunk, form: str, nonce: str) -> str:
     prologue = PROLOGUE.replace("NONCE", nonce).replace("SETTLE", str(SETTLE_SECONDS))
+    if any(suite.configuration(case.config).switches for case in chunk.cases):
+        prologue += DEBUGFS
     cases = "\n".join(case_script(suite, case, chunk.layout, form) for case in chunk.cases)
     return f"{prologue}\n{cases}\nsay done\n"
 

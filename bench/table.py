@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,11 +19,11 @@ if str(ROOT / "scripts") not in sys.path:
     sys.path.append(str(ROOT / "scripts"))
 
 from common import Fail, run_main  # noqa: E402
-from results import Results, Row, TopologyView, describe, gain, load  # noqa: E402
+from results import Results, Row, TopologyView, describe, gain, read_results  # noqa: E402
 from suite import ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
 
-CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare configurations "
-          "with each other, not with another machine.")
+CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare "
+          "configurations with each other, not with another machine.")
 # Besides the first column, as many of this width as fit into 120 columns.
 COLUMNS = 4
 
@@ -32,13 +33,17 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 1 or not value else f"{value:.4g}"
 
 
-def cell(row: Row | None, base: Row | None, mark: bool = False) -> str:
-    """A value and by how many percent it is better than the baseline."""
+def percentage(value: float, sign: str = "") -> str:
+    """Two decimals, and no "-0.00", which would read as a loss."""
+    return f"{round(value, 2) + 0.0:{sign}.2f} pct"
+
+
+def cell(row: Row | None, base: Row | None, *, mark: bool = False, asked: bool = True) -> str:
+    """A value and by how many percent it is better than the baseline; what was not asked for is not missing."""
     if not row:
-        return "missing"
+        return "missing" if asked else "-"
     percent = gain(row.median, base.median, row.better) if base else None
-    # "-0.00" would read as a loss.
-    text = "no baseline" if percent is None else f"{round(percent, 2) + 0.0:.2f} pct"
+    text = "no baseline" if percent is None else percentage(percent)
     return f"{number(row.median)} ({text})" + (f" {row.source}" if mark and row.source else "")
 
 
@@ -66,8 +71,9 @@ def metric_tables(view: TopologyView, bench_name: str, metric: Metric) -> list[s
     """The tables of one metric of one benchmark on one topology."""
     suite, bench = view.suite, view.suite.bench(bench_name)
     loads = view.loads(bench_name)
-    asked = {entry[2] for entry in view.results.expected if entry[0] == bench_name and entry[1] == view.topology}
-    present = asked | {key[2] for key in view.rows if key[0] == bench_name}
+    asked = {(entry[2], entry[3]) for entry in view.results.expected
+             if entry[0] == bench_name and entry[1] == view.topology}
+    present = {config for config, _ in asked} | {key[2] for key in view.rows if key[0] == bench_name}
     baseline = suite.baseline.name
     better = f"{metric.better} is better"
     lines = [f"{bench_name} on {view.topology}: {metric.title} ({metric.unit}, {better})"]
@@ -78,7 +84,8 @@ def metric_tables(view: TopologyView, bench_name: str, metric: Metric) -> list[s
             for amount in loads:
                 base = view.row(bench_name, baseline, amount, metric.name)
                 rows.append([f"{amount}:", cell(base, base), *(
-                    cell(view.row(bench_name, c.name, amount, metric.name), base, mark=True) for c in part)])
+                    cell(view.row(bench_name, c.name, amount, metric.name), base, mark=True,
+                         asked=(c.name, amount) in asked) for c in part)])
             lines += ["", f"{title}" if not first else f"{title}, continued", "",
                       *("  " + line for line in grid([f"#{bench.load}:", baseline, *(c.name for c in part)], rows))]
     return lines + [""]
@@ -94,8 +101,9 @@ def oracle_table(view: TopologyView) -> list[str]:
                 continue
             distance, config, source = found
             base = view.row(bench_name, view.suite.baseline.name, amount, metric)
-            rows.append([f"{bench_name}/{amount}", metric, cell(view.row(bench_name, config, amount, metric), base), config,
-                         cell(view.row(bench_name, ORACLE, amount, metric), base), source, f"{distance:+.2f} pct"])
+            hinted, pinned = view.row(bench_name, config, amount, metric), view.row(bench_name, ORACLE, amount, metric)
+            rows.append([f"{bench_name}/{amount}", metric, cell(hinted, base), config, cell(pinned, base), source,
+                         percentage(distance, "+")])
     if not rows:
         return []
     return [f"Best hint and best pinning on {view.topology}", "",
@@ -118,8 +126,10 @@ def figure_lines(view: TopologyView, description: dict[str, object]) -> list[str
         return []
     header = ["", "what", "seed", "goal", "here"]
     widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
-    table = ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in [header, *rows]]
-    return [f"Figures to reach on {view.topology}", "", *table, "", *details, ""]
+    table = ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip()
+             for line in [header, *rows]]
+    return [f"Figures to reach on {view.topology}, in percent better than {view.suite.baseline.name}", "", *table, "",
+            *details, ""]
 
 
 def header_lines(results: Results) -> list[str]:
@@ -128,7 +138,7 @@ def header_lines(results: Results) -> list[str]:
     lines = [f"Suite {results.suite}, kernel {environment['kernel']}, {environment['date']}, "
              f"{'one sample' if many == 1 else f'median of {many} samples'}", f"  {environment['command']}"]
     if environment["where"] == "lab":
-        lines.append(CAVEAT)
+        lines += textwrap.wrap(CAVEAT, 118)
     lines += [f"Continued by FORCE although: {text}" for text in environment["forced"]]
     if not results.complete:
         lines.append("NOT COMPLETE: the run was interrupted.")
@@ -153,7 +163,8 @@ def sections(results: Results, suite: Suite) -> list[tuple[str, list[str]]]:
 
 
 def console(results: Results, suite: Suite) -> str:
-    parts = ["\n".join(header_lines(results)), *("\n".join([title, *lines]) for title, lines in sections(results, suite))]
+    parts = ["\n".join(header_lines(results)),
+             *("\n".join([title, *lines]) for title, lines in sections(results, suite))]
     problems = describe(results)[1:]
     return "\n\n".join(part.rstrip("\n") for part in [*parts, *(["\n".join(problems)] if problems else [])]) + "\n"
 
@@ -162,7 +173,8 @@ def rst(results: Results, suite: Suite) -> str:
     """Literal blocks under a heading each, to be included by a page."""
     lines = [".. SPDX-License-Identifier: GPL-2.0-only", ""]
     for text in header_lines(results):
-        lines += [f"``{text.strip()}``" if text.startswith("  ") else text, ""]
+        lines += ["", f"``{text.strip()}``", ""] if text.startswith("  ") else [text]
+    lines.append("")
     for title, body in sections(results, suite):
         lines += [title, "-" * len(title), "", "::", ""]
         lines += [f"    {line}".rstrip() for line in "\n".join(body).strip("\n").split("\n")]
@@ -175,7 +187,7 @@ def main() -> None:
     parser.add_argument("--rst", action="store_true", help="for the documentation")
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args()
-    results = load(arguments.file)
+    results = read_results(arguments.file)
     if not results.rows:
         raise Fail(f"{arguments.file} has no rows")
     print((rst if arguments.rst else console)(results, load_suite(results.suite)), end="")

@@ -52,7 +52,7 @@ PICOSECONDS = {"llc_hit": "llc_hit_ns", "peer": "peer_ns", "transfer": "transfer
                "remote_transfer": "remote_transfer_ns", "upgrade": "upgrade_ns",
                "remote_upgrade": "remote_upgrade_ns", "far_upgrade": "far_upgrade_ns", "memory": "memory_ns",
                "remote_memory": "remote_memory_ns", "stream": "stream_ns", "ipi": "ipi_ns",
-               "idle_exit": "idle_exit_ns"}
+               "idle_exit": "idle_exit_ns", "spin": "spin_ns"}
 AS_IS = {"instruction": "instruction_ps", "private_kib": "private_kib", "private_ways": "private_ways",
          "llc_kib": "llc_kib", "llc_ways": "llc_ways"}
 BANDWIDTHS = {"node_line": "node_gbs", "llc_line": "llc_gbs", "link_line": "link_gbs"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tests put in place of a machine: a suite of two small benchmarks, and a cgroup file system of plain files."""
+"""What the tests put in place of a machine: a suite of two small benchmarks, and cgroups made of plain files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import parsers
 import suite
 from common import Fail
 from results import Results, row_of, with_oracle
-from suite import (BASELINE, FULL, HIGHER, HINT, HOST, LOWER, PINNED, PROFILE, QUICK, SEED, Bench, Configuration, Figure,
-                   Metric, Suite, Switch, Verdict)
+from suite import (BASELINE, FULL, HIGHER, HINT, HOST, LOWER, PINNED, PROFILE, QUICK, SEED, Bench, Configuration,
+                   Figure, Metric, Suite, Switch, Verdict)
 
 SWITCH = Switch("/nonexistent/switch", "1", "0")
 SMALL = Suite(
@@ -27,7 +27,8 @@ SMALL = Suite(
               (Metric("time", "s", LOWER, "time"),), {FULL: {1: 10, 2: 10}, QUICK: {1: 5}, HOST: {1: 99, 2: 99}},
               lambda load, work: load * work),
         Bench("tbench", "tbench", "clients", "exec tbench {load} {work}", ("tbench",), parsers.tbench,
-              (Metric("operations", "1/s", HIGHER, "operations"), Metric("throughput", "MB/s", HIGHER, "rate", False, True)),
+              (Metric("operations", "1/s", HIGHER, "operations"),
+               Metric("throughput", "MB/s", HIGHER, "rate", False, True)),
               {FULL: {4: 0.5}, QUICK: {4: 0.25}, HOST: {4: 10}}, lambda load, work: load * work,
               host_command="exec tbench -t {work} {load}", quick_configurations=("fork_spread", "node"))),
     topologies=("zen", "xeon"), quick_topologies=("zen",),
@@ -60,7 +61,7 @@ def results(medians: Mapping[str, Mapping[int, float]], bench: str = "hackbench"
 
 
 class Cgroups:
-    """A directory with programs that stand for mkdir, rmdir, and what else would touch the machine that tests run on."""
+    """A directory with programs that stand for mkdir, rmdir, and what else would touch the machine of the tests."""
 
     def __init__(self, directory: Path, refuse: Sequence[str] = ()):
         self.group = directory / "cgroup" / "bench"
@@ -95,8 +96,9 @@ for name in {' '.join(refuse)}; do rm "$name"; /bin/mkdir "$name"; done""")
         return script.replace("/sys/fs/cgroup/bench", str(self.group))
 
     def run(self, script: str, shell: Sequence[str] = ("sh",)) -> str:
-        return subprocess.run([*shell, "-c", self.functions + self.adapt(script)], env={**os.environ, "PATH": self.path}, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
+        return subprocess.run([*shell, "-c", self.functions + self.adapt(script)],
+                              env={**os.environ, "PATH": self.path}, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False).stdout
 
 
 def shells() -> list[list[str]]:

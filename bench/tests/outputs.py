@@ -148,7 +148,8 @@ stress-ng: metrc: [18361] stressor       bogo ops real time  usr time  sys time 
 stress-ng: metrc: [18361]                           (secs)    (secs)    (secs)   (real time) (usr+sys time)
 stress-ng: metrc: [18361] switch              500      0.00      0.00      0.00    145181.86      140173.82
 stress-ng: metrc: [18361] miscellaneous metrics:
-stress-ng: metrc: [18361] switch              5390.17 nanosecs per context switch (pipe method) (geometic mean of 1 instances)
+stress-ng: metrc: [18361] switch              5390.17 nanosecs per context switch (pipe method) \
+(geometic mean of 1 instances)
 stress-ng: info:  [18361] successful run completed in 0.00s
 """
 

@@ -18,6 +18,7 @@ class Formats(unittest.TestCase):
 
     def test_hackbench(self) -> None:
         self.check(parsers.hackbench, outputs.HACKBENCH, time=0.011)
+        self.check(parsers.hackbench, outputs.HACKBENCH + "elapsed 11823 us\n", time=0.011, elapsed=11.823)
 
     def test_tbench(self) -> None:
         self.check(parsers.tbench, outputs.TBENCH, operations=135547 / 2, throughput=372.264)
@@ -67,7 +68,8 @@ class Refusals(unittest.TestCase):
             (parsers.schbench, outputs.SCHBENCH), (parsers.stream, outputs.STREAM),
             (parsers.perf_sched, outputs.PERF_PIPE), (parsers.perf_futex, outputs.PERF_FUTEX_WAKE),
             (parsers.stress_ng, outputs.STRESS_NG), (parsers.sysbench, outputs.SYSBENCH_CPU),
-            (parsers.fio, outputs.FIO_JSON), (parsers.fio, outputs.FIO_TERSE), (parsers.cyclictest, outputs.CYCLICTEST_JSON))
+            (parsers.fio, outputs.FIO_JSON), (parsers.fio, outputs.FIO_TERSE),
+            (parsers.cyclictest, outputs.CYCLICTEST_JSON))
 
     def test_nothing_and_noise(self) -> None:
         for parser, _ in self.GOOD:
@@ -96,8 +98,9 @@ class Refusals(unittest.TestCase):
         self.assertRaisesRegex(Unreadable, "wrong values", parsers.stream, outputs.STREAM.replace("true", "false"))
 
     def test_job_with_error(self) -> None:
-        self.assertRaisesRegex(Unreadable, "error 5", parsers.fio, outputs.FIO_TERSE.replace(";n;0;0;", ";n;0;5;"))
-        self.assertRaisesRegex(Unreadable, "error 5", parsers.fio, outputs.FIO_JSON.replace('"error" : 0', '"error" : 5'))
+        for output in (outputs.FIO_TERSE.replace(";n;0;0;", ";n;0;5;"),
+                       outputs.FIO_JSON.replace('"error" : 0', '"error" : 5')):
+            self.assertRaisesRegex(Unreadable, "error 5", parsers.fio, output)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ NONCE = "0123456789abcdef"
 
 
 def chunk_of(*configs: str, bench: str = "hackbench", load: int = 1) -> Chunk:
-    return Chunk(LAYOUTS["zen"], tuple(Case(number, bench, "zen", config, load, 0) for number, config in enumerate(configs)),
-                 1.0)
+    cases = tuple(Case(number, bench, "zen", config, load, 0) for number, config in enumerate(configs))
+    return Chunk(LAYOUTS["zen"], cases, 1.0)
 
 
 class Layouts(unittest.TestCase):
@@ -50,8 +50,8 @@ class Layouts(unittest.TestCase):
         except (ImportError, AttributeError):
             self.skipTest("no bench/lab")
         for name, layout in LAYOUTS.items():
-            topology = lab.TOPOLOGIES[name]
-            self.assertEqual(layout, Layout.regular(name, topology.nodes, topology.llcs, topology.cores, topology.threads))
+            there = lab.TOPOLOGIES[name]
+            self.assertEqual(layout, Layout.regular(name, there.nodes, there.llcs, there.cores, there.threads))
 
     def test_by_size(self) -> None:
         self.assertEqual(len(suite.layout_of("4x2x8x2:xeon").cpus), 128)
@@ -114,7 +114,8 @@ class Plans(unittest.TestCase):
         self.assertEqual(SMALL.bench("tbench").shell(4, HOST), "exec tbench -t 10 4")
 
     def test_unknown_names(self) -> None:
-        for selection, message in ((Selection(topologies=("zem",)), "TOPO=zem"), (Selection(benches=("x",)), "benchmark 'x'"),
+        for selection, message in ((Selection(topologies=("zem",)), "TOPO=zem"),
+                                   (Selection(benches=("x",)), "benchmark 'x'"),
                                    (Selection(configs=("y",)), "configuration 'y'; it has: none, ")):
             self.assertRaisesRegex(Fail, message, suite.plan, SMALL, selection)
         self.assertRaisesRegex(Fail, "SUITE=z: there is no bench/suites/z.py", suite.load_suite, "z")
@@ -216,14 +217,16 @@ class Readers(unittest.TestCase):
         return [(outcome.case.config, outcome.problem) for outcome in self.found]
 
     def test_cut_in_the_middle(self) -> None:
-        found = self.read(chunk_of("none", "both", "llc"), "@begin 0", "Time: 1", "@end 0 0", "@effective 1 x", "@begin 1", "Ti")
+        found = self.read(chunk_of("none", "both", "llc"), "@begin 0", "Time: 1", "@end 0 0", "@effective 1 x",
+                          "@begin 1", "Ti")
         self.assertEqual(found, [("none", ""), ("both", "the machine stopped in the middle: Ti"),
                                  ("llc", "the machine stopped")])
         self.assertEqual(self.started, ["none", "both"])
 
     def test_hint_that_is_not_in_force(self) -> None:
         found = self.read(chunk_of("both"), "@effective 0 none", "@begin 0", "@end 0 0")
-        self.assertEqual(found, [("both", "cpu.hint 'fork_affine wake_affine' is not in force: cpu.hint.effective is 'none'")])
+        self.assertEqual(found, [
+            ("both", "cpu.hint 'fork_affine wake_affine' is not in force: cpu.hint.effective is 'none'")])
         self.found.clear()
         self.assertIn("is not in force", self.read(chunk_of("both"), "@begin 0", "@end 0 0")[0][1])
 

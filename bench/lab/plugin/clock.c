@@ -21,8 +21,10 @@
  *
  * QEMU stops all vCPUs now and then: for work that must be alone (TLB shootdowns, flushes of translated code) and at
  * the end. Then it waits for each of them on a condition variable, and the ones that wait for T would never come. So
- * a vCPU or the main thread that starts to wait for anything but T, while it counts as running, opens the gate: those
- * that wait go on, each for one block of code, after which QEMU stops them. They keep what they have used.
+ * while a vCPU that counts as running, or the main thread, is blocked on a condition variable, nobody waits for T:
+ * those that do go on, each for one block of code, after which QEMU stops them. They keep what they have used. Blocked
+ * it is until the condition is signalled, not until it runs again, which on a small host takes a while for the last of
+ * many: the first ones would meanwhile run far ahead.
  *
  * Locks: `lock` protects everything here and is the innermost; QEMU's may be held around it (idle, resume), never the
  * other way round. vCPUs wait for T without any lock, each on a futex of its own, so that only those that may go on
@@ -56,15 +58,17 @@ struct clock_cpu {
 	enum state state;
 	uint32_t gate;			/* futex */
 	pthread_cond_t *halt;		/* what it waits on when halted */
+	pthread_cond_t *blocked_on;	/* what it waits on when it counts as running */
 	uint64_t kicked_at;		/* time beyond T at which it was kicked */
 	uint64_t share;			/* of its core, permille, as of the last step */
 	bool kicked_by_cpu;
 } __attribute__((aligned(64)));
 
 static struct clock_cpu cpus[MAX_CPUS];
+static struct clock_cpu main_thread;		/* only blocked_on is used */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int running, waiting, started;	/* running includes waiting and pending */
-static unsigned int escapes;			/* threads for which the gate stands open */
+static unsigned int blocked;			/* threads with blocked_on set */
 static bool main_sleeps, main_in_poll, release_after_main;
 static uint64_t main_events;			/* how often somebody woke the main loop */
 static uint64_t now_ns, now_ps;			/* T; its part below a nanosecond */
@@ -72,22 +76,27 @@ static uint64_t base_ns, deadline = NONE;
 static int wake_fd = -1;
 static bool active;
 static __thread int this_cpu = -1;
-static struct { uint64_t steps, stalls, warps, timers, escapes, rescues; } counts;
+static struct { uint64_t steps, stalls, warps, timers, blocked, rescues; } counts;
 
 static int (*real_cond_wait)(pthread_cond_t *cond, pthread_mutex_t *mutex);
 static int (*real_cond_broadcast)(pthread_cond_t *cond);
+static int (*real_cond_signal)(pthread_cond_t *cond);
 static int (*real_clock_gettime)(clockid_t id, struct timespec *t);
 static ssize_t (*real_write)(int fd, const void *data, size_t size);
 
-/* The condition variables' functions exist in two versions; the default symbol may be the old one. */
+/* The condition variables' functions exist in two versions on x86-64; the default symbol may be the old one. */
+static void *find(const char *name)
+{
+	void *function = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+
+	return function ? function : dlsym(RTLD_NEXT, name);
+}
+
 __attribute__((constructor)) static void find_real_functions(void)
 {
-	real_cond_wait = dlvsym(RTLD_NEXT, "pthread_cond_wait", "GLIBC_2.3.2");
-	real_cond_broadcast = dlvsym(RTLD_NEXT, "pthread_cond_broadcast", "GLIBC_2.3.2");
-	if (!real_cond_wait)
-		real_cond_wait = dlsym(RTLD_NEXT, "pthread_cond_wait");
-	if (!real_cond_broadcast)
-		real_cond_broadcast = dlsym(RTLD_NEXT, "pthread_cond_broadcast");
+	real_cond_wait = find("pthread_cond_wait");
+	real_cond_broadcast = find("pthread_cond_broadcast");
+	real_cond_signal = find("pthread_cond_signal");
 	real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
 	real_write = dlsym(RTLD_NEXT, "write");
 }
@@ -149,20 +158,28 @@ static void begin_step(unsigned int cpu, uint64_t ps)
 	vcpu(cpu)->used += ps * (1000 - c->share) / 1000;
 }
 
+/* T has moved on by `step`: those that waited for it have used that much less. */
+static void settle(uint64_t step)
+{
+	for (unsigned int cpu = 0; cpu < started; cpu++) {
+		struct vcpu *v = vcpu(cpu);
+
+		if (cpus[cpu].state != WAITING)
+			continue;
+		v->used -= v->used < step ? v->used : step;
+		begin_step(cpu, step);
+	}
+}
+
 /* Let those go on that have time left; returns whether there are any. */
-static bool release(uint64_t step)
+static bool release(void)
 {
 	bool any = false;
 
 	for (unsigned int cpu = 0; cpu < started; cpu++) {
 		struct clock_cpu *c = &cpus[cpu];
-		struct vcpu *v = vcpu(cpu);
 
-		if (c->state != WAITING)
-			continue;
-		v->used -= v->used < step ? v->used : step;
-		begin_step(cpu, step);
-		if (v->used >= options.quantum)
+		if (c->state != WAITING || vcpu(cpu)->used >= options.quantum)
 			continue;
 		c->state = RUNNING;
 		waiting--;
@@ -176,17 +193,9 @@ static bool release(uint64_t step)
 /* Move T on if everybody waits for it. */
 static void try_to_advance(void)
 {
-	static uint64_t pending_step;
-
 	while (running && waiting == running && main_sleeps) {
 		uint64_t step = options.quantum, left;
 
-		if (release_after_main) {
-			release_after_main = false;
-			if (release(pending_step))
-				return;
-			continue;
-		}
 		left = deadline == NONE ? NONE : deadline > now_ns ? (deadline - now_ns) * PS_PER_NS - now_ps : 0;
 		if (left < step)
 			step = left;
@@ -195,16 +204,16 @@ static void try_to_advance(void)
 		now_ps %= PS_PER_NS;
 		cache_time_passed(step);
 		counts.steps++;
+		settle(step);
 		if (now_ns >= deadline) {
 			/* What the timers do has to be done before anybody sees this moment. */
 			counts.timers++;
-			pending_step = step;
 			release_after_main = true;
 			main_sleeps = false;
 			wake_main();
 			return;
 		}
-		if (release(step))
+		if (release())
 			return;
 		counts.stalls++;
 	}
@@ -226,7 +235,7 @@ void clock_quantum_used(unsigned int cpu, void *unused)
 	const struct timespec rescue = { RESCUE_NS / NS_PER_S, RESCUE_NS % NS_PER_S };
 
 	pthread_mutex_lock(&lock);
-	if (c->state != RUNNING || escapes) {
+	if (c->state != RUNNING || blocked) {
 		pthread_mutex_unlock(&lock);
 		return;
 	}
@@ -308,10 +317,11 @@ void clock_cpu_resumes(unsigned int cpu)
 }
 
 /* A thread that counts as running is going to wait for something else than T, perhaps for those who wait for T. */
-static void open_for_all(void)
+static void block(struct clock_cpu *c, pthread_cond_t *cond)
 {
-	escapes++;
-	counts.escapes++;
+	c->blocked_on = cond;
+	blocked++;
+	counts.blocked++;
 	for (unsigned int cpu = 0; cpu < started; cpu++)
 		if (cpus[cpu].state == WAITING) {
 			cpus[cpu].state = RUNNING;
@@ -320,16 +330,22 @@ static void open_for_all(void)
 		}
 }
 
+static void unblock(struct clock_cpu *c)
+{
+	if (c->blocked_on)
+		blocked--;
+	c->blocked_on = NULL;
+}
+
 QEMU_PLUGIN_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-	struct clock_cpu *c = this_cpu >= 0 ? &cpus[this_cpu] : NULL;
-	bool opened = false;
+	struct clock_cpu *c = this_cpu >= 0 ? &cpus[this_cpu] : &main_thread;
 	int result;
 
-	if (!active || (!c && !in_main_thread()))
+	if (!active || (c == &main_thread && !in_main_thread()))
 		return real_cond_wait(cond, mutex);
 	pthread_mutex_lock(&lock);
-	if (c && (c->state == HALTED || c->state == PENDING)) {
+	if (c->state == HALTED || c->state == PENDING) {
 		c->halt = cond;
 		if (c->state == PENDING) {	/* kicked for nothing */
 			c->state = HALTED;
@@ -337,39 +353,51 @@ QEMU_PLUGIN_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *
 			one_less();
 		}
 	} else {
-		opened = true;
-		open_for_all();
+		block(c, cond);
 	}
 	pthread_mutex_unlock(&lock);
 	result = real_cond_wait(cond, mutex);
-	if (opened) {
-		pthread_mutex_lock(&lock);
-		escapes--;
-		pthread_mutex_unlock(&lock);
-	}
+	pthread_mutex_lock(&lock);
+	unblock(c);
+	pthread_mutex_unlock(&lock);
 	return result;
 }
 
-/* A halted vCPU is kicked by a broadcast on its condition variable. */
+/* What is signalled need not be waited for any more; and this is how a halted vCPU is kicked. */
+static void signalled(pthread_cond_t *cond)
+{
+	pthread_mutex_lock(&lock);
+	if (main_thread.blocked_on == cond)
+		unblock(&main_thread);
+	for (unsigned int cpu = 0; cpu < started; cpu++) {
+		struct clock_cpu *c = &cpus[cpu];
+
+		if (c->blocked_on == cond)
+			unblock(c);
+		if (c->halt != cond || c->state != HALTED)
+			continue;
+		c->state = PENDING;
+		running++;
+		c->kicked_by_cpu = this_cpu >= 0;
+		c->kicked_at = c->kicked_by_cpu ? vcpu(this_cpu)->used : 0;
+		if (c->kicked_at > options.quantum)
+			c->kicked_at = options.quantum;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 QEMU_PLUGIN_EXPORT int pthread_cond_broadcast(pthread_cond_t *cond)
 {
-	if (active) {
-		pthread_mutex_lock(&lock);
-		for (unsigned int cpu = 0; cpu < started; cpu++) {
-			struct clock_cpu *c = &cpus[cpu];
-
-			if (c->halt != cond || c->state != HALTED)
-				continue;
-			c->state = PENDING;
-			running++;
-			c->kicked_by_cpu = this_cpu >= 0;
-			c->kicked_at = c->kicked_by_cpu ? vcpu(this_cpu)->used : 0;
-			if (c->kicked_at > options.quantum)
-				c->kicked_at = options.quantum;
-		}
-		pthread_mutex_unlock(&lock);
-	}
+	if (active)
+		signalled(cond);
 	return real_cond_broadcast(cond);
+}
+
+QEMU_PLUGIN_EXPORT int pthread_cond_signal(pthread_cond_t *cond)
+{
+	if (active)
+		signalled(cond);
+	return real_cond_signal(cond);
 }
 
 QEMU_PLUGIN_EXPORT int clock_gettime(clockid_t id, struct timespec *t)
@@ -439,6 +467,10 @@ static bool main_goes_to_sleep(void)
 		counts.warps++;
 		set_time(deadline);
 		now_ps = 0;
+	} else if (release_after_main) {
+		release_after_main = false;
+		if (!release())
+			try_to_advance();
 	} else {
 		try_to_advance();
 	}
@@ -515,7 +547,8 @@ QEMU_PLUGIN_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec
 void clock_start(void)
 {
 	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (wake_fd < 0 || !real_cond_wait || !real_cond_broadcast || !real_clock_gettime || !real_write)
+	if (wake_fd < 0 || !real_cond_wait || !real_cond_broadcast || !real_cond_signal ||
+	    !real_clock_gettime || !real_write)
 		abort();
 	base_ns = real_ns();
 	active = true;
@@ -524,6 +557,6 @@ void clock_start(void)
 void clock_report(FILE *out)
 {
 	fprintf(out, "\"time_ns\": %lu, \"steps\": %lu, \"stalls\": %lu, \"warps\": %lu, \"timers\": %lu, "
-		"\"escapes\": %lu, \"rescues\": %lu", clock_now(), counts.steps, counts.stalls, counts.warps,
-		counts.timers, counts.escapes, counts.rescues);
+		"\"blocked\": %lu, \"rescues\": %lu", clock_now(), counts.steps, counts.stalls, counts.warps,
+		counts.timers, counts.blocked, counts.rescues);
 }

@@ -21,7 +21,7 @@ struct options {
 	uint64_t paced;				/* 1: an idle machine waits in real time (for a console) */
 	uint64_t instruction;
 	uint64_t smt_permille;			/* a thread's share of its core while its sibling runs */
-	uint64_t ipi, idle_exit;
+	uint64_t ipi, idle_exit, spin;
 	uint64_t cache;				/* 0: no cache model */
 	uint64_t ram_base, ram_bytes;		/* guest-physical; split evenly and in order among the nodes */
 	uint64_t private_kib, private_ways, llc_kib, llc_ways;

@@ -19,6 +19,9 @@
 #define MARK_OFF	0x69
 #define MARK_COUNT	0x6a
 #define HINT(n)		(0xd503201fu | (n) << 5)
+/* What spinning code executes while it waits. */
+#define YIELD		HINT(1)
+#define WFE		HINT(2)
 /* MSR TTBR0_EL1, Xt and MSR TTBR1_EL1, Xt; which X does not matter. */
 #define WRITES_TTBR(i)	(((i) & ~0x3fu) == 0xd5182000u)
 
@@ -32,7 +35,7 @@ static const struct { const char *name; uint64_t *value; } table[] = {
 	{ "nodes", &options.nodes }, { "llcs", &options.llcs }, { "cores", &options.cores },
 	{ "threads", &options.threads }, { "quantum", &options.quantum }, { "paced", &options.paced },
 	{ "instruction", &options.instruction }, { "smt_permille", &options.smt_permille },
-	{ "ipi", &options.ipi }, { "idle_exit", &options.idle_exit }, { "cache", &options.cache },
+	{ "ipi", &options.ipi }, { "spin", &options.spin }, { "idle_exit", &options.idle_exit }, { "cache", &options.cache },
 	{ "ram_base", &options.ram_base }, { "ram_bytes", &options.ram_bytes },
 	{ "private_kib", &options.private_kib }, { "private_ways", &options.private_ways },
 	{ "llc_kib", &options.llc_kib }, { "llc_ways", &options.llc_ways }, { "llc_hit", &options.llc_hit },
@@ -93,6 +96,12 @@ static void mark(unsigned int cpu, void *what)
 		cache_enable((uintptr_t)what == MARK_ON);
 }
 
+/* A real CPU pauses there; QEMU does not, and would spend most of its work on spinning. */
+static void spins(unsigned int cpu, void *unused)
+{
+	clock_charge(cpu, options.spin);
+}
+
 static void translated_instruction(struct qemu_plugin_insn *insn)
 {
 	uint32_t code = 0;
@@ -101,6 +110,8 @@ static void translated_instruction(struct qemu_plugin_insn *insn)
 	for (uintptr_t n = MARK_ON; n <= MARK_COUNT; n++)
 		if (code == HINT(n))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, QEMU_PLUGIN_CB_NO_REGS, (void *)n);
+	if (options.spin && (code == YIELD || code == WFE))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, spins, QEMU_PLUGIN_CB_NO_REGS, NULL);
 	if (!options.cache)
 		return;
 	if (WRITES_TTBR(code))

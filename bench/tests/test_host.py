@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measuring on this machine: preconditions and topology from a made-up /sys, and the runner with real processes."""
+
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import context  # noqa: F401
+import host
+import suite
+from common import Fail
+
+
+class Machine:
+    """A made-up machine: 2 nodes x 2 LLCs x 2 cores x 2 threads, threads of a core being CPU n and n + 8."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.write("sys/devices/system/cpu/online", "0-15")
+        self.write("sys/devices/system/cpu/smt/control", "on")
+        self.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1")
+        for cpu in range(16):
+            base, core = f"sys/devices/system/cpu/cpu{cpu}", cpu % 8
+            llc = core // 2 * 2
+            self.write(f"{base}/topology/thread_siblings_list", f"{core},{core + 8}")
+            for index, (level, kind, shared) in enumerate((
+                    (1, "Data", f"{core},{core + 8}"), (1, "Instruction", f"{core},{core + 8}"),
+                    (2, "Unified", f"{core},{core + 8}"), (3, "Unified", f"{llc}-{llc + 1},{llc + 8}-{llc + 9}"))):
+                for name, value in (("level", level), ("type", kind), ("shared_cpu_list", shared)):
+                    self.write(f"{base}/cache/index{index}/{name}", str(value))
+            self.write(f"{base}/cpufreq/scaling_governor", "performance")
+        self.write("sys/devices/system/node/node0/cpulist", "0-3,8-11")
+        self.write("sys/devices/system/node/node1/cpulist", "4-7,12-15")
+        self.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io")
+        self.write("sys/fs/cgroup/cgroup.subtree_control", "cpuset cpu")
+        self.write("sys/fs/cgroup/system.slice/cpu.hint", "inherit")
+        self.write("proc/loadavg", "0.12 0.40 1.20 1/300 999")
+        self.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU\n")
+        self.write("proc/cmdline", "root=UUID=secret mitigations=off quiet cgroup_steer=1")
+
+    def write(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text + "\n", encoding="utf-8")
+
+
+class MadeUp(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+        self.machine = Machine(self.root)
+
+    def unmet(self, uid: int = 0) -> dict[str, str]:
+        return {c.name: c.remedy for c in host.preconditions(self.root, uid) if not c.met}
+
+
+class Topology(MadeUp):
+    def test_layout(self) -> None:
+        layout = host.layout(self.root)
+        self.assertEqual([suite.cpu_list(cpus) for cpus in layout.llcs],
+                         ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"])
+        self.assertEqual([suite.cpu_list(cpus) for cpus in layout.nodes], ["0-3,8-11", "4-7,12-15"])
+        self.assertEqual(len(layout.cores), 8)
+        self.assertTrue(layout.split)
+        self.assertEqual({name: suite.cpu_list(cpus) for name, cpus in layout.pinnings().items()}, {
+            "llc": "0-1,8-9", "node": "0-3,8-11", "cores": "0-7", "apart": "0,2,4,6,8,10,12,14"})
+
+    def test_offline_cpus(self) -> None:
+        self.machine.write("sys/devices/system/cpu/online", "0-7")
+        layout = host.layout(self.root)
+        self.assertEqual(suite.cpu_list(layout.cpus), "0-7")
+        self.assertEqual([suite.cpu_list(cpus) for cpus in layout.llcs], ["0-1", "2-3", "4-5", "6-7"])
+
+    def test_record(self) -> None:
+        record = host.record(self.root)
+        self.assertEqual((record["cpu"], record["smt"], record["turbo"], record["cmdline"]),
+                         ("Some CPU", "on", "off", "mitigations=off cgroup_steer=1"))
+
+    def test_this_machine(self) -> None:
+        self.assertTrue(host.layout().cpus)
+        self.assertTrue(host.record())
+
+
+class Preconditions(MadeUp):
+    def test_all_met(self) -> None:
+        self.assertEqual(self.unmet(), {})
+        self.assertEqual(host.demand(host.preconditions(self.root, 0), force=False), [])
+
+    def test_each(self) -> None:
+        self.assertEqual(list(self.unmet(uid=1000)), ["root"])
+        self.machine.write("sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "powersave")
+        self.machine.write("proc/loadavg", "0.61 0.40 1.20 1/300 999")
+        self.machine.write("sys/fs/cgroup/cgroup.subtree_control", "cpu memory")
+        (self.root / "sys/fs/cgroup/bench").mkdir()
+        (self.root / "sys/fs/cgroup/system.slice/cpu.hint").unlink()
+        unmet = self.unmet()
+        self.assertEqual(list(unmet), ["controllers", "cpu.hint", "cpufreq governor", "other load", "cgroup 'bench'"])
+        self.assertIn("echo '+cpuset' > /sys/fs/cgroup/cgroup.subtree_control", unmet["controllers"])
+        self.assertIn("until the first number of /proc/loadavg is 0.5 or less", unmet["other load"])
+        self.assertIn("boot a kernel of 'make deb'", unmet["cpu.hint"])
+
+    def test_no_cgroup2(self) -> None:
+        (self.root / "sys/fs/cgroup/cgroup.controllers").unlink()
+        self.assertIn("mount -t cgroup2", self.unmet()["cgroup v2"])
+
+    def test_machine_without_cpufreq(self) -> None:
+        for path in (self.root / "sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor"):
+            path.unlink()
+        self.assertEqual(self.unmet(), {})
+        self.assertEqual(host.record(self.root)["governor"], "no cpufreq")
+
+    def test_demand_and_force(self) -> None:
+        self.machine.write("proc/loadavg", "3.00 0.40 1.20 1/300 999")
+        found = host.preconditions(self.root, 0)
+        self.assertRaisesRegex(Fail, r"FORCE=1 .*\n  other load: load average 3.00\n    stop what else runs",
+                               host.demand, found, False)
+        self.assertEqual(host.demand(found, True), ["other load: load average 3.00"])
+
+
+class Runner(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name)
+        self.runner = host.HostRunner(self.directory)
+
+    def test_lines_as_they_come(self) -> None:
+        arrived: list[tuple[str, float]] = []
+        result = self.runner("host", "echo one\nsleep 0.3\necho two >&2\nexit 3\n", ["sh"],
+                             on_line=lambda line: arrived.append((line, time.monotonic())))
+        self.assertEqual((result.output, result.status), ("one\ntwo\n", 3))
+        self.assertEqual([line for line, _ in arrived], ["one\n", "two\n"])
+        self.assertGreater(arrived[1][1] - arrived[0][1], 0.2)
+        self.assertIn("llcs", result.environment)
+
+    def test_time_limit_ends_everything(self) -> None:
+        began = time.monotonic()
+        result = self.runner("host", "echo one; sleep 20 & sleep 20; echo two\n", ["sh"], timeout=1)
+        self.assertEqual((result.output, result.status), ("one\n", 124))
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_own_programs_first(self) -> None:
+        (self.directory / "schbench").write_text("#!/bin/sh\necho mine\n", encoding="utf-8")
+        (self.directory / "schbench").chmod(0o755)
+        self.assertEqual(self.runner("host", "schbench\n", ["schbench"]).output, "mine\n")
+
+    def test_missing_program(self) -> None:
+        self.assertRaisesRegex(Fail, "not installed here: no-such-program;", self.runner, "host", "true",
+                               ["no-such-program"])
+
+    def test_it_boots_nothing(self) -> None:
+        self.assertRaisesRegex(Fail, "boots none", self.runner, "host", "true", [], kernel=Path("/vmlinuz"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench as a whole, on a made-up machine: files, failures, interruptions, and the status it ends with."""
+
+import contextlib
+import io
+import json
+import tempfile
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import context  # noqa: F401
+import fake
+import host
+import results
+import run
+import suite
+from common import Fail
+from fake import SMALL, FakeRunner
+
+RATES = {"none": 100.0, "fork_spread": 112.0, "both": 90.0, "seed1": 50.0, "background": 95.0, "llc": 80.0,
+         "node": 105.0}
+
+
+def answer(case: suite.Case) -> str:
+    """Better by configuration, and a little worse in each sample."""
+    rate = RATES[case.config] - case.sample
+    if case.bench == "hackbench":
+        return f"Running\nTime: {1000 / rate:.3f}\n"
+    return f"Running for 2 seconds\n ReadX {2 * rate:.0f} 0.1 0.2\n\nThroughput 0 MB/sec\n"
+
+
+class Whole(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(directory.cleanup)
+        self.out = Path(directory.name)
+        for module in (run, results):
+            patch = mock.patch.object(module, "load_suite", lambda name: SMALL)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def run_bench(self, runner: FakeRunner, *options: str) -> tuple[int, str]:
+        """Returns the status and what was printed."""
+        arguments = run.parse_arguments(["--suite", "small", "--out", str(self.out), *options])
+        runner.chunks = suite.plan(SMALL, run.select(arguments))
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            status = run.main(["--suite", "small", "--out", str(self.out), *options], runner)
+        return status, printed.getvalue()
+
+    def results(self) -> results.Results:
+        return results.read_results(self.out / "small.json")
+
+    def test_all_is_well(self) -> None:
+        runner = FakeRunner(answer)
+        status, printed = self.run_bench(runner)
+        self.assertEqual(status, 0, printed)
+        found = self.results()
+        self.assertTrue(found.complete)
+        self.assertEqual((found.failures, found.missing()), ([], []))
+        view = results.TopologyView(found, SMALL, "zen")
+        row = view.row("tbench", "fork_spread", 4, "operations")
+        assert row
+        self.assertEqual((row.samples, row.median), ((112.0, 111.0, 110.0), 111.0))
+        self.assertAlmostEqual(view.gain("tbench", "fork_spread", 4, "operations") or 0, 1200 / 99)
+        oracle = view.row("tbench", "oracle", 4, "operations")
+        assert oracle
+        self.assertEqual(oracle.source, "node")
+        environment = found.environment
+        self.assertEqual((environment["kernel"], environment["machines"]["xeon"], environment["samples"]),
+                         ("6.12.117-steer", {"qemu": "10.0.2"}, 3))
+        self.assertEqual(environment["commands"]["tbench/4"], "exec tbench 4 0.5")
+        self.assertIn("wakeup.patch", environment["hooks"])
+        self.assertRegex(environment["tested_with"], r"^6\.12\.")
+        self.assertEqual(found.counters[0]["counters"], {"hint_wake_followed": 15})
+        self.assertIn("tbench on xeon: operations", printed)
+        for name in ("small.txt", "small.rst", "small-hackbench-zen.svg", "small-tbench-xeon.svg"):
+            self.assertTrue((self.out / name).is_file(), name)
+
+    def test_programs_are_those_of_the_chunk(self) -> None:
+        runner = FakeRunner(answer)
+        self.run_bench(runner, "--benches", "tbench", "--samples", "1", "--topology", "zen")
+        self.assertEqual(runner.programs, [["tbench"]])
+
+    def test_filters_and_command(self) -> None:
+        status, _ = self.run_bench(FakeRunner(answer), "--quick", "--configs", "both,oracle", "--benches", "hackbench")
+        self.assertEqual(status, 0)
+        found = self.results()
+        self.assertEqual({row.config for row in found.rows}, {"none", "both", "llc", "node", "oracle"})
+        self.assertEqual(found.environment["command"],
+                         "make bench SUITE=small QUICK=1 BENCHES=hackbench CONFIGS=both,oracle")
+        self.assertTrue(found.environment["quick"])
+
+    def test_one_case_fails(self) -> None:
+        status, printed = self.run_bench(FakeRunner(lambda case: None if case.config == "both" else answer(case)),
+                                         "--samples", "1", "--topology", "zen")
+        self.assertEqual(status, 1)
+        found = self.results()
+        self.assertEqual({failure.config for failure in found.failures}, {"both"})
+        self.assertEqual(found.failures[0].reason, "status 1: Killed")
+        self.assertIn("hackbench/1 both on zen: 0 of 1 samples", found.missing())
+        self.assertIn("MISSING hackbench/1 both on zen: 0 of 1 samples", printed)
+        self.assertIn("NOT WELL: 3 runs failed, 3 rows are missing", printed)
+
+    def test_output_that_says_nothing(self) -> None:
+        """Neither a status nor a number is made up for it."""
+        status, _ = self.run_bench(FakeRunner(lambda case: "" if case.bench == "tbench" else answer(case)),
+                                   "--samples", "1", "--topology", "zen")
+        self.assertEqual(status, 1)
+        self.assertIn("output not understood: no line 'Running for' in the output", self.results().failures[0].reason)
+        self.assertEqual({row.bench for row in self.results().rows}, {"hackbench"})
+
+    def test_metric_that_is_not_there(self) -> None:
+        bench = SMALL.bench("hackbench")
+        with mock.patch.object(type(bench), "metric", lambda self, name: self.metrics[0]):
+            broken = suite.Bench(**{**bench.__dict__, "parse": lambda output: {"other": 1.0}})
+            with mock.patch.object(suite.Suite, "bench", lambda self, name: broken):
+                status, _ = self.run_bench(FakeRunner(answer), "--benches", "hackbench", "--quick")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.results().failures[0].reason, "no value for time")
+
+    def test_script_that_ends_early(self) -> None:
+        """The other chunks are run all the same."""
+        runner = FakeRunner(answer, stop_after=3)
+        with mock.patch.object(suite, "CHUNK_SECONDS", 3.0):
+            status, printed = self.run_bench(runner, "--samples", "1", "--topology", "zen")
+        self.assertEqual(status, 1)
+        self.assertEqual(len(runner.scripts), 3)
+        found = self.results()
+        self.assertEqual(len([row for row in found.rows if row.config != "oracle"]), 9)
+        self.assertTrue(all("the script ended early, status 1" in failure.reason for failure in found.failures))
+        self.assertEqual(printed.count("  FAILED "), 3)
+
+    def test_machine_that_stops(self) -> None:
+        runner = FakeRunner(answer, stop_after=2, stop=Fail("lab: kernel panic\nand much more"))
+        status, printed = self.run_bench(runner, "--samples", "1", "--topology", "zen")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.results().failures[0].reason, "lab: kernel panic")
+        self.assertIn("and much more", printed)
+        self.assertTrue(self.results().complete)
+
+    def test_machine_that_does_not_start(self) -> None:
+        def absent(*_: object, **__: object) -> fake.Result:
+            raise Fail("the lab needs QEMU 9.1")
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertRaisesRegex(Fail, "needs QEMU 9.1", run.main, ["--suite", "small", "--out", str(self.out)],
+                                   absent)
+        self.assertFalse((self.out / "small.json").exists())
+
+    def test_interrupted(self) -> None:
+        """What was measured is on disk, and marked."""
+        def interrupt(stop: BaseException) -> Callable[[], tuple[int, str]]:
+            return lambda: self.run_bench(FakeRunner(answer, stop_after=4, stop=stop), "--samples", "1")
+        self.assertRaises(KeyboardInterrupt, interrupt(KeyboardInterrupt()))
+        found = self.results()
+        self.assertFalse(found.complete)
+        self.assertEqual([row.config for row in found.rows if row.config != "oracle"],
+                         ["none", "fork_spread", "both", "seed1"])
+        self.assertEqual(found.failures, [])
+        self.assertTrue(found.missing())
+
+    def test_earlier_results_are_kept(self) -> None:
+        self.run_bench(FakeRunner(answer), "--quick")
+        before = (self.out / "small.json").read_bytes()
+        _, printed = self.run_bench(FakeRunner(answer), "--quick", "--samples", "2")
+        self.assertEqual((self.out / "small.previous.json").read_bytes(), before)
+        self.assertIn("small.previous.json", printed)
+        self.assertEqual(len(self.results().rows[0].samples), 2)
+
+    def test_model_that_changes(self) -> None:
+        runner = FakeRunner(answer)
+        calls = iter(range(100))
+        with mock.patch.object(fake, "Result", lambda output: mock.Mock(
+                output=output, status=0, environment={"costs": {"llc_hit_ns": next(calls)}})):
+            status, _ = self.run_bench(runner, "--samples", "2", "--topology", "zen")
+        self.assertEqual(status, 0)
+        self.assertEqual(self.results().environment["remarks"], ["'costs' of zen changed in between"])
+
+    def test_dry_run(self) -> None:
+        status, printed = self.run_bench(FakeRunner(answer), "--quick", "--dry-run", "--script")
+        self.assertEqual(status, 0)
+        self.assertIn("6 runs, about ", printed)
+        self.assertIn("measure 60 'exec tbench 4 0.25'", printed)
+        self.assertEqual(list(self.out.iterdir()), [])
+
+    def test_wrong_options(self) -> None:
+        self.assertRaisesRegex(Fail, "TOPO= is about the lab", run.main, ["--where", "host", "--topology", "zen"])
+        self.assertRaisesRegex(Fail, "SAMPLES=-1", run.main, ["--samples", "-1"])
+        self.assertRaisesRegex(Fail, "configuration 'x'", run.main, ["--configs", "x"])
+
+    def test_host(self) -> None:
+        """The whole way with real processes: a script under the shell, in a made-up cgroup."""
+        with tempfile.TemporaryDirectory() as directory:
+            cgroups = fake.Cgroups(Path(directory))
+            cgroups.program("tbench", "echo Running for 2 seconds; echo; printf ' ReadX %s 0.1 0.2\\n' 400; "
+                                      "echo; echo Throughput 3.5 MB/sec")
+            machine = suite.Layout.regular("host", 1, 2, 2, 2)
+            with mock.patch.dict("os.environ", {"PATH": cgroups.path}), \
+                    mock.patch.object(host, "layout", lambda *_: machine):
+                local = host.HostRunner(cgroups.programs)
+
+                def runner(topology: str, script: str, *arguments: object, **settings: object) -> host.HostResult:
+                    return local(topology, cgroups.adapt(script), *arguments, **settings)  # type: ignore[arg-type]
+
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    status = run.main(["--suite", "small", "--out", str(self.out), "--where", "host", "--quick",
+                                       "--benches", "tbench", "--configs", "fork_spread,llc"], runner)
+        self.assertEqual(status, 0, printed.getvalue())
+        found = self.results()
+        self.assertEqual((found.environment["where"], found.environment["commands"]),
+                         ("host", {"tbench/4": "exec tbench -t 10 4"}))
+        self.assertEqual({(row.config, row.metric, row.median) for row in found.rows if row.config != "oracle"},
+                         {(config, metric, value) for config in ("none", "fork_spread", "llc")
+                          for metric, value in (("operations", 200.0), ("throughput", 3.5))})
+        self.assertNotIn("The lab is a model", printed.getvalue())
+
+
+class Details(unittest.TestCase):
+    def test_own_directories_do_not_get_out(self) -> None:
+        path = f"{run.ROOT}/build/6.12/lab/run/123-0abc/result.log"
+        self.assertEqual(run.scrub({"command": ["qemu", f"path={path}"], "cpus": 32}),
+                         {"command": ["qemu", "path=build/6.12/lab/run/N/result.log"], "cpus": 32})
+
+    def test_runner_without_streaming(self) -> None:
+        def run_script(topology: str, script: str, programs: object, *, extra: object, timeout: int) -> fake.Result:
+            return fake.Result(f"{topology}\n{script}\n")
+        lines: list[str] = []
+        with mock.patch.object(run.importlib, "import_module", lambda name: mock.Mock(run_script=run_script)):
+            run.lab_runner()("zen", "true", [], extra={}, timeout=1, on_line=lines.append)
+        self.assertEqual(lines, ["zen", "true"])
+
+    def test_no_lab(self) -> None:
+        with mock.patch.object(run.importlib, "import_module", side_effect=ImportError("no lab")):
+            self.assertRaisesRegex(Fail, "WHERE=lab needs bench/lab", run.lab_runner)
+
+    def test_results_are_plain_json(self) -> None:
+        self.assertEqual(json.loads(json.dumps(run.scrub({"a": (1, 2)}))), {"a": [1, 2]})
+
+
+if __name__ == "__main__":
+    unittest.main()
