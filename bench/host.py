@@ -116,8 +116,8 @@ def cgroups(root: Path) -> list[Precondition]:
     # It is in every group but the root.
     has = any(mount.glob("*/cpu.hint"))
     return [*found, Precondition("cpu.hint", has, "there" if has else "in no group below /sys/fs/cgroup",
-                                 "boot a kernel of 'make deb' without cgroup_steer=0; the groups with the cpu controller "
-                                 "have the file")]
+                                 "boot a kernel of 'make deb' without cgroup_steer=0; every group with the cpu "
+                                 "controller has the file")]
 
 
 def preconditions(root: Path = Path("/"), uid: int | None = None) -> list[Precondition]:

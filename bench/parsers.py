@@ -54,12 +54,12 @@ def _number(found: Mapping[str, Any], key: str) -> float:
 def hackbench(output: str) -> Values:
     """hackbench of rt-tests: the time from the start signal to the last message, in whole milliseconds.
 
-    Where a line "elapsed NUMBER us" is there as well, it is the time from start to end of the program, as the shell saw
+    Where a line "elapsed NUMBER ns" is there as well, it is the time from start to end of the program, as the shell saw
     it: with the making of the tasks, but fine enough for a run that takes some milliseconds.
     """
     values = {"time": float(_only(rf"^Time: {NUMBER}$", output, "line 'Time:'")[1])}
-    if elapsed := re.search(r"^elapsed ([0-9]+) us$", output, re.MULTILINE):
-        values["elapsed"] = int(elapsed[1]) / 1e3
+    if elapsed := re.search(r"^elapsed ([0-9]+) ns$", output, re.MULTILINE):
+        values["elapsed"] = int(elapsed[1]) / 1e6
     return values
 
 
@@ -67,11 +67,14 @@ def tbench(output: str) -> Values:
     """tbench of dbench 4: operations a second, and its own throughput.
 
     It computes its throughput once a second, while it goes on: a run that ends in its first second prints 0, which is
-    left out here. Operations are counted to the end. A run that somebody else ended, by the signal that tbench sends
-    itself every second, has a line "measured for SECONDS s".
+    left out here. Operations are counted to the end. A run that somebody else ended has a line "measured for N ns", and
+    one that the first attempt did not end has "measured again": of that, nobody knows how long it was.
     """
-    told = re.search(rf"^measured for {NUMBER} s$", output, re.MULTILINE)
-    seconds = float((told or _only(rf"^Running for {NUMBER} seconds", output, "line 'Running for'"))[1])
+    seconds = float(_only(rf"^Running for {NUMBER} seconds", output, "line 'Running for'")[1])
+    if told := re.search(r"^measured for ([0-9]+) ns$", output, re.MULTILINE):
+        seconds = int(told[1]) / 1e9
+    if re.search(r"^measured again$", output, re.MULTILINE):
+        raise Unreadable("tbench was not ready to be ended")
     counts = re.findall(r"^ ?[A-Z]\w+ +([0-9]+) +[0-9.]+ +[0-9.]+$", output, re.MULTILINE)
     throughput = float(_only(rf"^Throughput {NUMBER} MB/sec", output, "line 'Throughput'")[1])
     operations = sum(int(count) for count in counts)

@@ -128,7 +128,7 @@ class Run:
         self.chunks = plan(suite, selection)
         self.values: dict[Key, list[tuple[int, float]]] = {}
         self.counters: dict[tuple[str, str, str, int], dict[str, int]] = {}
-        self.last_reason = ""
+        self.last_reason, self.troubled = "", False
         self.count, self.total = 0, sum(len(chunk.cases) for chunk in self.chunks)
         self.expected = list(dict.fromkeys((case.bench, case.topology, case.config, case.load)
                                            for chunk in self.chunks for case in chunk.cases))
@@ -209,14 +209,22 @@ class Run:
             if not reader.kernel:
                 raise
             print(f"\n  {failure}", file=sys.stderr)
-            reader.close(str(failure).splitlines()[0])
+            self.trouble(reader, str(failure).splitlines()[0])
             return
         except BaseException:
             reader.flush()
             raise
-        last = "".join([f": {line}" for line in reader.other if line.strip()][-1:])
-        reader.close("" if reader.done else f"the script ended early, status {result.status}{last}")
+        if not reader.done:
+            last = "".join([f": {line}" for line in reader.other if line.strip()][-1:])
+            self.trouble(reader, f"the script ended early, status {result.status}{last}")
+        reader.close("")
         self.take_environment(chunk.layout.name, reader.kernel, result.environment)
+
+    def trouble(self, reader: Reader, reason: str) -> None:
+        """A machine that did not end well makes the run fail, even where every case had ended before."""
+        self.troubled = True
+        self.remark(f"{reader.layout.name}: {reason}")
+        reader.close(reason)
 
     def take_environment(self, topology: str, kernel: str, environment: Mapping[str, Any]) -> None:
         """Record the machine; one that is not the same for all rows is worth a remark."""
@@ -276,6 +284,10 @@ def terminated_like_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def is_forced() -> bool:
+    return os.environ.get("FORCE", "") not in ("", "0")
+
+
 def make_command(arguments: argparse.Namespace) -> str:
     """The command that makes the same results again."""
     words = [f"SUITE={arguments.suite}", "QUICK=1" if arguments.quick else "",
@@ -284,7 +296,7 @@ def make_command(arguments: argparse.Namespace) -> str:
              f"BENCHES={arguments.benches}" if arguments.benches else "",
              f"CONFIGS={arguments.configs}" if arguments.configs else "",
              f"SAMPLES={arguments.samples}" if arguments.samples else "",
-             "FORCE=1" if os.environ.get("FORCE") else ""]
+             "FORCE=1" if is_forced() else ""]
     return " ".join(["make bench", *(shlex.quote(word) for word in words if word)])
 
 
@@ -339,7 +351,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         return 0
     forced: list[str] = []
     if not runner and arguments.where == "host":
-        forced = host.demand(host.preconditions(), bool(os.environ.get("FORCE")))
+        forced = host.demand(host.preconditions(), is_forced())
         programs = sorted({name for bench in suite.benches for name in bench.programs})
         runner = host.HostRunner(build_own_programs(programs, arguments.out / "programs"))
     elif not runner:
@@ -360,9 +372,10 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         print(f"  {shown(path)}")
     print(f"  how to read this: {suite.page}; {(time.monotonic() - began) / 60:.1f} minutes")
     failed, missing = len(run.results.failures), len(run.results.missing())
-    if failed or missing:
+    if failed or missing or run.troubled:
         print(f"  NOT WELL: {failed} runs failed, {missing} rows are missing or short of samples; see the list above")
-    return 1 if failed or missing else 0
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

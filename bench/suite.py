@@ -461,10 +461,8 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
 
 def script(suite: Suite, chunk: Chunk, form: str, nonce: str) -> str:
     prologue = PROLOGUE.replace("NONCE", nonce).replace("SETTLE", str(SETTLE_SECONDS))
-    if any(suite.configuration(case.config).switches for case in chunk.cases):
-        prologue += DEBUGFS
     cases = "\n".join(case_script(suite, case, chunk.layout, form) for case in chunk.cases)
-    return f"{prologue}\n{cases}\nsay done\n"
+    return f"{prologue}{DEBUGFS if '/sys/kernel/debug/' in cases else ''}\n{cases}\nsay done\n"
 
 
 @dataclass

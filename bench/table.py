@@ -24,12 +24,14 @@ from suite import ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # n
 
 CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare "
           "configurations with each other, not with another machine.")
-# Besides the first column, as many of this width as fit into 120 columns.
+# Configurations side by side, at most.
 COLUMNS = 4
 
 
 def number(value: float) -> str:
-    """Two decimals as in the seed's tables; more where they would be all there is."""
+    """Two decimals as in the seed's tables; more where they would be all there is, none where nobody reads them."""
+    if abs(value) >= 1e5:
+        return f"{value:.0f}"
     return f"{value:.2f}" if abs(value) >= 1 or not value else f"{value:.4g}"
 
 
@@ -78,8 +80,11 @@ def metric_tables(view: TopologyView, bench_name: str, metric: Metric) -> list[s
     better = f"{metric.better} is better"
     lines = [f"{bench_name} on {view.topology}: {metric.title} ({metric.unit}, {better})"]
     for title, configurations in blocks(suite, present):
-        for first in range(0, len(configurations), COLUMNS):
-            part = configurations[first:first + COLUMNS]
+        # Five are three and two, not four and one.
+        tables = -(-len(configurations) // COLUMNS)
+        width = -(-len(configurations) // tables)
+        for first in range(0, len(configurations), width):
+            part = configurations[first:first + width]
             rows = []
             for amount in loads:
                 base = view.row(bench_name, baseline, amount, metric.name)

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# bench comes first: vm has a run.py as well.
-for directory in reversed((ROOT / "bench", ROOT / "bench/lab", ROOT / "scripts", ROOT / "vm")):
+# Of the two modules "run", the one of vm is what other code finds by this name; ours is bench.run.
+for directory in reversed((ROOT, ROOT / "bench", ROOT / "bench/lab", ROOT / "scripts", ROOT / "vm")):
     if str(directory) in sys.path:
         sys.path.remove(str(directory))
     sys.path.insert(0, str(directory))

@@ -49,7 +49,7 @@ Running for 0 seconds with load '/usr/share/dbench/client.txt' and minimum warmu
 0 of 2 processes prepared for launch   0 sec
 2 of 2 processes prepared for launch   0 sec
 releasing clients
-measured for 0.1 s
+measured for 100000000 ns
 
 Operation      Count    AvgLat    MaxLat
 ----------------------------------------

@@ -12,8 +12,8 @@ from suite import FULL, HOST, LAYOUTS, QUICK, SEED, Selection, Verdict
 
 HINT = suite.load_suite("hint")
 ZEN = LAYOUTS["zen"].describe()
-SAMPLES = {"hackbench": outputs.HACKBENCH + "elapsed 11823 us\n", "schbench": outputs.SCHBENCH, "tbench": outputs.TBENCH_SHORT,
-           "stream": outputs.STREAM}
+SAMPLES = {"hackbench": outputs.HACKBENCH + "elapsed 11823000 ns\n", "schbench": outputs.SCHBENCH,
+           "tbench": outputs.TBENCH_SHORT, "stream": outputs.STREAM}
 
 
 def verdict(what: str, found: Results, number: int = 0) -> Verdict:
@@ -90,7 +90,8 @@ class Figures(unittest.TestCase):
                    "seed1": {16: 3600.0, 32: 100.0}, "background": {16: 200.0}}
         found = self.found("schbench", medians)
         result = verdict("schbench p99, 16-128", found)
-        self.assertEqual((result.reached, result.number), (True, "-4.0 % at worst (2 of 4 loads, 1 of 6 configurations)"))
+        self.assertEqual((result.reached, result.number),
+                         (True, "-4.0 % at worst (2 of 4 loads, 1 of 6 configurations)"))
         self.assertEqual(result.detail, "wake_affine at 16")
         result = verdict("schbench p99, 16-128 workers, seed 1", found)
         self.assertEqual((result.reached, result.number), (None, "-3500.0 % at worst (2 of 4 loads)"))

@@ -18,7 +18,7 @@ class Formats(unittest.TestCase):
 
     def test_hackbench(self) -> None:
         self.check(parsers.hackbench, outputs.HACKBENCH, time=0.011)
-        self.check(parsers.hackbench, outputs.HACKBENCH + "elapsed 11823 us\n", time=0.011, elapsed=11.823)
+        self.check(parsers.hackbench, outputs.HACKBENCH + "elapsed 11823456 ns\n", time=0.011, elapsed=11.823456)
 
     def test_tbench(self) -> None:
         self.check(parsers.tbench, outputs.TBENCH, operations=135547 / 2, throughput=372.264)
@@ -26,6 +26,7 @@ class Formats(unittest.TestCase):
     def test_tbench_ended_early(self) -> None:
         """Its throughput of 0 is no throughput."""
         self.check(parsers.tbench, outputs.TBENCH_SHORT, operations=84210)
+        self.assertRaisesRegex(Unreadable, "not ready", parsers.tbench, outputs.TBENCH_SHORT + "measured again\n")
 
     def test_schbench(self) -> None:
         self.check(parsers.schbench, outputs.SCHBENCH, rps=13653.021, wakeup_p50=4.208, wakeup_p90=25.024,

@@ -2,20 +2,22 @@
 """make bench as a whole, on a made-up machine: files, failures, interruptions, and the status it ends with."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import tempfile
 import unittest
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import context  # noqa: F401
 import fake
 import host
 import results
-import run
 import suite
+from bench import run
 from common import Fail
 from fake import SMALL, FakeRunner
 
@@ -40,6 +42,10 @@ class Whole(unittest.TestCase):
             patch = mock.patch.object(module, "load_suite", lambda name: SMALL)
             patch.start()
             self.addCleanup(patch.stop)
+        # test_picture draws; here it is enough to know that it would be done.
+        draw = mock.patch("picture.draw", lambda drawn: drawn.title.encode())
+        draw.start()
+        self.addCleanup(draw.stop)
 
     def run_bench(self, runner: FakeRunner, *options: str) -> tuple[int, str]:
         """Returns the status and what was printed."""
@@ -115,7 +121,7 @@ class Whole(unittest.TestCase):
     def test_metric_that_is_not_there(self) -> None:
         bench = SMALL.bench("hackbench")
         with mock.patch.object(type(bench), "metric", lambda self, name: self.metrics[0]):
-            broken = suite.Bench(**{**bench.__dict__, "parse": lambda output: {"other": 1.0}})
+            broken = dataclasses.replace(bench, parse=lambda output: {"other": 1.0})
             with mock.patch.object(suite.Suite, "bench", lambda self, name: broken):
                 status, _ = self.run_bench(FakeRunner(answer), "--benches", "hackbench", "--quick")
         self.assertEqual(status, 1)
@@ -139,7 +145,19 @@ class Whole(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual(self.results().failures[0].reason, "lab: kernel panic")
         self.assertIn("and much more", printed)
+        self.assertIn("remark: zen: lab: kernel panic", printed)
         self.assertTrue(self.results().complete)
+
+    def test_machine_that_complains_at_its_end(self) -> None:
+        """Every case has a value, and the run fails all the same."""
+        class Complaining(FakeRunner):
+            def __call__(self, *arguments: Any, **settings: Any) -> fake.Result:
+                super().__call__(*arguments, **settings)
+                raise Fail("lab: WARNING: at kernel/sched")
+        status, printed = self.run_bench(Complaining(answer), "--quick")
+        self.assertEqual(status, 1)
+        self.assertEqual((self.results().failures, self.results().missing()), ([], []))
+        self.assertIn("remark: zen: lab: WARNING: at kernel/sched", printed)
 
     def test_machine_that_does_not_start(self) -> None:
         def absent(*_: object, **__: object) -> fake.Result:
@@ -227,12 +245,12 @@ class Details(unittest.TestCase):
         def run_script(topology: str, script: str, programs: object, *, extra: object, timeout: int) -> fake.Result:
             return fake.Result(f"{topology}\n{script}\n")
         lines: list[str] = []
-        with mock.patch.object(run.importlib, "import_module", lambda name: mock.Mock(run_script=run_script)):
+        with mock.patch("importlib.import_module", lambda name: mock.Mock(run_script=run_script)):
             run.lab_runner()("zen", "true", [], extra={}, timeout=1, on_line=lines.append)
         self.assertEqual(lines, ["zen", "true"])
 
     def test_no_lab(self) -> None:
-        with mock.patch.object(run.importlib, "import_module", side_effect=ImportError("no lab")):
+        with mock.patch("importlib.import_module", side_effect=ImportError("no lab")):
             self.assertRaisesRegex(Fail, "WHERE=lab needs bench/lab", run.lab_runner)
 
     def test_results_are_plain_json(self) -> None:

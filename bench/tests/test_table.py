@@ -37,8 +37,8 @@ Pinning
 
 class Cells(unittest.TestCase):
     def test_small_and_large(self) -> None:
-        self.assertEqual([table.number(v) for v in (12203.2349, 37, 0, 0.0123456, 0.5)],
-                         ["12203.23", "37.00", "0.00", "0.01235", "0.5"])
+        self.assertEqual([table.number(v) for v in (2040733.44, 12203.2349, 37, 0, 0.0123456, 0.5)],
+                         ["2040733", "12203.23", "37.00", "0.00", "0.01235", "0.5"])
 
     def test_no_minus_zero(self) -> None:
         found = fake.results({"none": {1: 100.0}, "both": {1: 100.001}})

@@ -62,6 +62,7 @@ struct clock_cpu {
 	uint64_t kicked_at;		/* time beyond T at which it was kicked */
 	uint64_t share;			/* of its core, permille, as of the last step */
 	bool kicked_by_cpu;
+	bool looked;			/* since it was kicked, it has looked whether there is something to do */
 } __attribute__((aligned(64)));
 
 static struct clock_cpu cpus[MAX_CPUS];
@@ -291,6 +292,7 @@ void clock_cpu_halts(unsigned int cpu)
 	pthread_mutex_lock(&lock);
 	if (cpus[cpu].state == RUNNING) {
 		cpus[cpu].state = HALTED;
+		cpus[cpu].looked = false;
 		running--;
 		one_less();
 	}
@@ -337,6 +339,32 @@ static void unblock(struct clock_cpu *c)
 	c->blocked_on = NULL;
 }
 
+/*
+ * A halted vCPU waits on its gate, not on QEMU's condition variable. QEMU kicks without the mutex, too, and such a kick
+ * would be lost in the moment before the wait: no harm to QEMU, but here the vCPU would be pending for ever.
+ */
+static void wait_for_kick(struct clock_cpu *c, pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	pthread_mutex_lock(&lock);
+	c->halt = cond;
+	if (c->state == PENDING && c->looked) {		/* kicked for nothing */
+		c->state = HALTED;
+		running--;
+		one_less();
+	}
+	c->looked = true;
+	if (c->state == PENDING) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	c->gate = CLOSED;
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(mutex);
+	while (__atomic_load_n(&c->gate, __ATOMIC_ACQUIRE) == CLOSED)
+		syscall(SYS_futex, &c->gate, FUTEX_WAIT_PRIVATE, CLOSED, NULL, NULL, 0);
+	pthread_mutex_lock(mutex);
+}
+
 QEMU_PLUGIN_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
 	struct clock_cpu *c = this_cpu >= 0 ? &cpus[this_cpu] : &main_thread;
@@ -344,17 +372,13 @@ QEMU_PLUGIN_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *
 
 	if (!active || (c == &main_thread && !in_main_thread()))
 		return real_cond_wait(cond, mutex);
-	pthread_mutex_lock(&lock);
+	/* Only the vCPU itself halts and resumes. */
 	if (c->state == HALTED || c->state == PENDING) {
-		c->halt = cond;
-		if (c->state == PENDING) {	/* kicked for nothing */
-			c->state = HALTED;
-			running--;
-			one_less();
-		}
-	} else {
-		block(c, cond);
+		wait_for_kick(c, cond, mutex);
+		return 0;
 	}
+	pthread_mutex_lock(&lock);
+	block(c, cond);
 	pthread_mutex_unlock(&lock);
 	result = real_cond_wait(cond, mutex);
 	pthread_mutex_lock(&lock);
@@ -378,6 +402,7 @@ static void signalled(pthread_cond_t *cond)
 			continue;
 		c->state = PENDING;
 		running++;
+		open_gate(c);
 		c->kicked_by_cpu = this_cpu >= 0;
 		c->kicked_at = c->kicked_by_cpu ? vcpu(this_cpu)->used : 0;
 		if (c->kicked_at > options.quantum)
