@@ -43,7 +43,7 @@ OWN_PROGRAMS = ("bench/workloads", "bench/lab/guest")
 TOPOLOGIES = {"zen": Topology(2, 2, 4, 2), "xeon": Topology(2, 1, 8, 2)}
 MAX_CPUS = 128
 MEMORY = 2048  # MiB
-QUANTUM_NS = 1000
+QUANTUM_NS = 250
 RAM_BASE = 0x40000000
 FUNCTIONS_KEPT = 64
 
@@ -179,7 +179,7 @@ def image(target: Target, programs: Sequence[str], extra: Mapping[str, Path]) ->
 
 def machine_arguments(machine: Machine) -> list[str]:
     topology = machine.topology
-    result = ["-M", "virt,gic-version=3", "-cpu", "neoverse-n1", "-accel", "tcg,thread=multi",
+    result = ["-M", "virt,gic-version=3", "-cpu", "neoverse-n1", "-accel", "tcg,thread=single",
               *topology.arguments("arm64", machine.memory)]
     for a in range(topology.nodes):
         for b in range(a + 1, topology.nodes):

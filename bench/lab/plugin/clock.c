@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Virtual time for QEMU's multi-threaded TCG.
+ * Virtual time for QEMU's round-robin TCG.
  *
  * Time here is what the modelled CPUs have done, not what the host's clock says. There is one machine time T, and each
- * vCPU has used some time beyond it: instructions times their cost, and what cache.c charges. A vCPU that has used a
- * whole quantum waits. When all running vCPUs wait, T moves on by a quantum and they go on. So the CPUs run in parallel
- * in virtual time, however few the host has, and a slow or loaded host changes nothing but how long one waits.
+ * vCPU has used some time beyond it: instructions times their cost, and what cache.c charges. One that has used a whole
+ * quantum waits. When all running vCPUs wait, T moves on by a quantum and they go on. So the CPUs run in parallel in
+ * virtual time, although one after the other in the host's, and nothing depends on how fast or how busy the host is.
  *
- * States of a vCPU: RUNNING; WAITING for T; HALTED in WFI; PENDING, that is halted, but kicked. A pending one counts
- * as running, or T would pass the moment at which it should have woken up.
+ * QEMU runs all vCPUs in one thread, in turn (thread=single). With a thread for each, most of the host's time went into
+ * switching between threads, a hundred times as often as it was worth; and QEMU stops them all for each TLB shootdown.
+ * A vCPU that waits is told to leave by cpu_exit(), of which QEMU makes no part of the plugin interface, but which its
+ * binaries export where they are built with modules, as distributions do.
+ *
+ * States of a vCPU: RUNNING; WAITING for T; HALTED since it executed WFI. WFI puts a mark on the time used that makes
+ * the first block of code after it come here. A kick may have made a halted vCPU runnable that has not had its turn
+ * yet. So after a kick T moves only when everybody has had a turn since.
  *
  * QEMU learns T because this object is also preloaded and answers clock_gettime(CLOCK_MONOTONIC), which is what its
- * virtual clock is under multi-threaded TCG. Its timers are run by the main loop, which sleeps in ppoll() until the
- * next one is due. Ours takes that deadline in virtual time:
+ * virtual clock is. Its timers are run by the main loop, which sleeps in ppoll() until the next one is due. Ours takes
+ * that deadline in virtual time:
  *
  *  - T stops at the deadline, and no vCPU goes on before the main loop has been there and sleeps again.
- *  - When nothing runs, T jumps to the deadline: idle time costs nothing and is exact.
+ *  - When all vCPUs are halted, T jumps to the deadline: idle time costs nothing and is exact.
  *  - When a vCPU programs a timer, QEMU wakes its main loop by writing to an eventfd. From then on until the main loop
  *    sleeps again, T stands still, so that no deadline is passed unseen.
  *
- * QEMU stops all vCPUs now and then: for work that must be alone (TLB shootdowns, flushes of translated code) and at
- * the end. Then it waits for each of them on a condition variable, and the ones that wait for T would never come. So
- * while a vCPU that counts as running, or the main thread, is blocked on a condition variable, nobody waits for T:
- * those that do go on, each for one block of code, after which QEMU stops them. They keep what they have used. Blocked
- * it is until the condition is signalled, not until it runs again, which on a small host takes a while for the last of
- * many: the first ones would meanwhile run far ahead.
+ * The main thread may also wait for the vCPUs' thread, to stop it. While it is blocked on a condition variable, that
+ * thread does not wait for it.
  *
- * Locks: `lock` protects everything here and is the innermost; QEMU's may be held around it (idle, resume), never the
- * other way round. vCPUs wait for T without any lock, each on a futex of its own, so that only those that may go on
- * are woken.
+ * Locks: `lock` protects what both threads touch and is the innermost; QEMU's may be held around it, never the other way
+ * round. The states of vCPUs belong to their thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -48,36 +48,42 @@
 
 #define NS_PER_S	1000000000ull
 #define PS_PER_NS	1000ull
-/* Only if all else fails: a waiting vCPU looks at the world this often. */
-#define RESCUE_NS	(NS_PER_S / 2)
+/* More time than a vCPU can ever have used. */
+#define HALT_MARK	(1ull << 60)
 
-enum state { ABSENT, RUNNING, WAITING, PENDING, HALTED };
-enum gate { CLOSED, OPEN };
+enum state { ABSENT, RUNNING, WAITING, HALTED };
 
 struct clock_cpu {
 	enum state state;
-	uint32_t gate;			/* futex */
-	pthread_cond_t *halt;		/* what it waits on when halted */
-	pthread_cond_t *blocked_on;	/* what it waits on when it counts as running */
-	uint64_t kicked_at;		/* time beyond T at which it was kicked */
-	uint64_t share;			/* of its core, permille, as of the last step */
-	bool kicked_by_cpu;
-	bool looked;			/* since it was kicked, it has looked whether there is something to do */
-} __attribute__((aligned(64)));
+	uint64_t share;		/* of its core, permille, as of the last step */
+	uint64_t halted_at;	/* T */
+	uint64_t kicks;		/* how many there had been when it halted */
+	void *qemu;		/* QEMU's name for it */
+};
 
+/* The vCPUs' thread only. */
 static struct clock_cpu cpus[MAX_CPUS];
-static struct clock_cpu main_thread;		/* only blocked_on is used */
+static unsigned int running, waiting, started;	/* running includes waiting */
+static unsigned int round_begins;		/* the vCPU whose next turn ends the round that must pass */
+static uint64_t round_changes, changes;		/* of states */
+static uint64_t kicks_settled;			/* everybody has had a turn since this many kicks */
+static void **current_cpu;			/* QEMU's */
+static void (*cpu_exit)(void *cpu);
+static void *(*qemu_get_cpu)(int index);
+static void (*tcg_cpu_init_cflags)(void *cpu, bool parallel);
+static __thread bool is_vcpu_thread;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned int running, waiting, started;	/* running includes waiting and pending */
-static unsigned int blocked;			/* threads with blocked_on set */
-static bool main_sleeps, main_in_poll, release_after_main;
-static uint64_t main_events;			/* how often somebody woke the main loop */
+static pthread_cond_t main_changed = PTHREAD_COND_INITIALIZER;
+static bool active, main_sleeps, main_in_poll, all_halted;
+static pthread_cond_t *main_blocked_on, *vcpus_halt_on;
+static uint64_t main_events;			/* how often the vCPUs woke the main loop */
+static uint64_t kicks, kicked_at;		/* and the time beyond T of the last one */
+static bool kicked_by_cpu;
 static uint64_t now_ns, now_ps;			/* T; its part below a nanosecond */
 static uint64_t base_ns, deadline = NONE;
 static int wake_fd = -1;
-static bool active;
-static __thread int this_cpu = -1;
-static struct { uint64_t steps, stalls, warps, timers, blocked, rescues; } counts;
+static struct { uint64_t steps, stalls, rounds, warps, timers; } counts;
 
 static int (*real_cond_wait)(pthread_cond_t *cond, pthread_mutex_t *mutex);
 static int (*real_cond_broadcast)(pthread_cond_t *cond);
@@ -107,17 +113,6 @@ static bool in_main_thread(void)
 	return getpid() == (pid_t)syscall(SYS_gettid);
 }
 
-static void futex_wake(uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-static void open_gate(struct clock_cpu *c)
-{
-	__atomic_store_n(&c->gate, OPEN, __ATOMIC_RELEASE);
-	futex_wake(&c->gate);
-}
-
 static void wake_main(void)
 {
 	uint64_t one = 1;
@@ -131,9 +126,14 @@ static void set_time(uint64_t ns)
 	__atomic_store_n(&now_ns, ns, __ATOMIC_RELEASE);
 }
 
+uint64_t clock_now(void)
+{
+	return __atomic_load_n(&now_ns, __ATOMIC_ACQUIRE);
+}
+
 static bool counts_as_running(enum state state)
 {
-	return state == RUNNING || state == WAITING || state == PENDING;
+	return state == RUNNING || state == WAITING;
 }
 
 /* The part of its core's throughput that a CPU has now. */
@@ -159,9 +159,26 @@ static void begin_step(unsigned int cpu, uint64_t ps)
 	vcpu(cpu)->used += ps * (1000 - c->share) / 1000;
 }
 
-/* T has moved on by `step`: those that waited for it have used that much less. */
-static void settle(uint64_t step)
+void clock_charge(unsigned int cpu, uint64_t ps)
 {
+	vcpu(cpu)->used += ps * cpus[cpu].share / 1000;
+}
+
+/* Spinning is in vain as long as nobody else has a turn. */
+void clock_spins(unsigned int cpu, void *unused)
+{
+	struct vcpu *v = vcpu(cpu);
+
+	clock_charge(cpu, options.spin);
+	if (v->used < options.quantum)
+		v->used = options.quantum;
+}
+
+/* T has moved on by `step`; returns whether somebody has time left now. */
+static bool settle(uint64_t step)
+{
+	bool any = false;
+
 	for (unsigned int cpu = 0; cpu < started; cpu++) {
 		struct vcpu *v = vcpu(cpu);
 
@@ -169,34 +186,34 @@ static void settle(uint64_t step)
 			continue;
 		v->used -= v->used < step ? v->used : step;
 		begin_step(cpu, step);
-	}
-}
-
-/* Let those go on that have time left; returns whether there are any. */
-static bool release(void)
-{
-	bool any = false;
-
-	for (unsigned int cpu = 0; cpu < started; cpu++) {
-		struct clock_cpu *c = &cpus[cpu];
-
-		if (c->state != WAITING || vcpu(cpu)->used >= options.quantum)
+		if (v->used >= options.quantum)
 			continue;
-		c->state = RUNNING;
+		cpus[cpu].state = RUNNING;
 		waiting--;
 		any = true;
-		if ((int)cpu != this_cpu)
-			open_gate(c);
 	}
 	return any;
 }
 
-/* Move T on if everybody waits for it. */
-static void try_to_advance(void)
+/* Wait until the main loop has done all that there is to do at this moment; false if it waits for us. */
+static bool main_is_ready(void)
 {
-	while (running && waiting == running && main_sleeps) {
+	while (!main_sleeps && !main_blocked_on)
+		real_cond_wait(&main_changed, &lock);
+	return main_sleeps;
+}
+
+/* Everybody waits for T: move it on. */
+static void advance(void)
+{
+	bool any;
+
+	pthread_mutex_lock(&lock);
+	do {
 		uint64_t step = options.quantum, left;
 
+		if (!main_is_ready())
+			break;
 		left = deadline == NONE ? NONE : deadline > now_ns ? (deadline - now_ns) * PS_PER_NS - now_ps : 0;
 		if (left < step)
 			step = left;
@@ -205,209 +222,155 @@ static void try_to_advance(void)
 		now_ps %= PS_PER_NS;
 		cache_time_passed(step);
 		counts.steps++;
-		settle(step);
+		any = settle(step);
+		counts.stalls += !any;
 		if (now_ns >= deadline) {
 			/* What the timers do has to be done before anybody sees this moment. */
 			counts.timers++;
-			release_after_main = true;
 			main_sleeps = false;
 			wake_main();
-			return;
+			if (!main_is_ready())
+				break;
 		}
-		if (release())
-			return;
-		counts.stalls++;
-	}
+		/* Those that the timers kicked want their turn. */
+	} while (!any && kicks == kicks_settled);
+	pthread_mutex_unlock(&lock);
+	changes++;
 }
 
-/* Somebody stopped running. */
-static void one_less(void)
+static void resume(unsigned int cpu)
 {
-	if (!running)
-		wake_main();
-	else
-		try_to_advance();
+	struct clock_cpu *c = &cpus[cpu];
+	struct vcpu *v = vcpu(cpu);
+
+	c->state = RUNNING;
+	running++;
+	changes++;
+	v->used = 0;
+	pthread_mutex_lock(&lock);
+	/* Without a kick, it did not stop at all: there was an interrupt already. */
+	if (c->kicks != kicks || c->halted_at != now_ns)
+		v->used = options.idle_exit + kicked_at + (kicked_by_cpu ? options.ipi : 0);
+	pthread_mutex_unlock(&lock);
+	begin_step(cpu, options.quantum);
 }
 
-/* A vCPU has used its quantum: wait until T has caught up. */
+/* A vCPU has used its quantum, or comes out of WFI. */
 void clock_quantum_used(unsigned int cpu, void *unused)
 {
 	struct clock_cpu *c = &cpus[cpu];
-	const struct timespec rescue = { RESCUE_NS / NS_PER_S, RESCUE_NS % NS_PER_S };
+	bool round_over;
 
-	pthread_mutex_lock(&lock);
-	if (c->state != RUNNING || blocked) {
-		pthread_mutex_unlock(&lock);
-		return;
-	}
-	c->gate = CLOSED;
-	c->state = WAITING;
-	waiting++;
-	try_to_advance();
-	if (c->state == RUNNING) {
-		pthread_mutex_unlock(&lock);
-		return;
-	}
-	pthread_mutex_unlock(&lock);
-	while (__atomic_load_n(&c->gate, __ATOMIC_ACQUIRE) == CLOSED) {
-		if (!syscall(SYS_futex, &c->gate, FUTEX_WAIT_PRIVATE, CLOSED, &rescue, NULL, 0) || errno != ETIMEDOUT)
-			continue;
-		pthread_mutex_lock(&lock);
-		if (c->state == WAITING) {
-			c->state = RUNNING;
-			waiting--;
-			counts.rescues++;
-			pthread_mutex_unlock(&lock);
+	if (c->state == HALTED) {
+		resume(cpu);
+		if (vcpu(cpu)->used < options.quantum)
 			return;
+	}
+	if (c->state == RUNNING) {
+		c->state = WAITING;
+		waiting++;
+		changes++;
+	}
+	if (waiting == running) {
+		uint64_t seen = __atomic_load_n(&kicks, __ATOMIC_ACQUIRE);
+
+		round_over = seen == kicks_settled;
+		if (!round_over && round_begins == cpu && round_changes == changes) {
+			kicks_settled = seen;
+			counts.rounds++;
+			round_over = true;
 		}
-		pthread_mutex_unlock(&lock);
+		if (round_over) {
+			advance();
+			if (c->state == RUNNING)
+				return;
+		} else if (round_changes != changes) {
+			round_begins = cpu;
+			round_changes = changes;
+		}
 	}
+	cpu_exit(c->qemu);
 }
 
-/* Charge a vCPU, from its own thread. */
-void clock_charge(unsigned int cpu, uint64_t ps)
-{
-	vcpu(cpu)->used += ps * cpus[cpu].share / 1000;
-}
-
-uint64_t clock_now(void)
-{
-	return __atomic_load_n(&now_ns, __ATOMIC_ACQUIRE);
-}
-
-void clock_cpu_begins(unsigned int cpu)
-{
-	pthread_mutex_lock(&lock);
-	this_cpu = cpu;
-	cpus[cpu].state = RUNNING;
-	cpus[cpu].share = 1000;
-	running++;
-	if (cpu >= started)
-		started = cpu + 1;
-	pthread_mutex_unlock(&lock);
-}
-
-void clock_cpu_halts(unsigned int cpu)
-{
-	pthread_mutex_lock(&lock);
-	if (cpus[cpu].state == RUNNING) {
-		cpus[cpu].state = HALTED;
-		cpus[cpu].looked = false;
-		running--;
-		one_less();
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-void clock_cpu_resumes(unsigned int cpu)
+/* A vCPU executes WFI. */
+void clock_cpu_halts(unsigned int cpu, void *unused)
 {
 	struct clock_cpu *c = &cpus[cpu];
 
-	pthread_mutex_lock(&lock);
-	if (c->state == HALTED || c->state == PENDING) {
-		bool kicked = c->state == PENDING;
-
-		if (!kicked)
-			running++;
-		c->state = RUNNING;
-		vcpu(cpu)->used = options.idle_exit;
-		if (kicked)
-			vcpu(cpu)->used += c->kicked_at + (c->kicked_by_cpu ? options.ipi : 0);
-		begin_step(cpu, options.quantum);
-	}
-	pthread_mutex_unlock(&lock);
+	if (c->state == WAITING)
+		waiting--;
+	c->state = HALTED;
+	c->halted_at = now_ns;
+	c->kicks = __atomic_load_n(&kicks, __ATOMIC_ACQUIRE);
+	running--;
+	changes++;
+	vcpu(cpu)->used = HALT_MARK;
 }
 
-/* A thread that counts as running is going to wait for something else than T, perhaps for those who wait for T. */
-static void block(struct clock_cpu *c, pthread_cond_t *cond)
+/* QEMU has made a vCPU; those that do not run yet come here as if out of WFI. */
+void clock_cpu_begins(unsigned int cpu)
 {
-	c->blocked_on = cond;
-	blocked++;
-	counts.blocked++;
-	for (unsigned int cpu = 0; cpu < started; cpu++)
-		if (cpus[cpu].state == WAITING) {
-			cpus[cpu].state = RUNNING;
-			waiting--;
-			open_gate(&cpus[cpu]);
-		}
-}
-
-static void unblock(struct clock_cpu *c)
-{
-	if (c->blocked_on)
-		blocked--;
-	c->blocked_on = NULL;
-}
-
-/*
- * A halted vCPU waits on its gate, not on QEMU's condition variable. QEMU kicks without the mutex, too, and such a kick
- * would be lost in the moment before the wait: no harm to QEMU, but here the vCPU would be pending for ever.
- */
-static void wait_for_kick(struct clock_cpu *c, pthread_cond_t *cond, pthread_mutex_t *mutex)
-{
-	pthread_mutex_lock(&lock);
-	c->halt = cond;
-	if (c->state == PENDING && c->looked) {		/* kicked for nothing */
-		c->state = HALTED;
-		running--;
-		one_less();
-	}
-	c->looked = true;
-	if (c->state == PENDING) {
-		pthread_mutex_unlock(&lock);
-		return;
-	}
-	c->gate = CLOSED;
-	pthread_mutex_unlock(&lock);
-	pthread_mutex_unlock(mutex);
-	while (__atomic_load_n(&c->gate, __ATOMIC_ACQUIRE) == CLOSED)
-		syscall(SYS_futex, &c->gate, FUTEX_WAIT_PRIVATE, CLOSED, NULL, NULL, 0);
-	pthread_mutex_lock(mutex);
+	is_vcpu_thread = true;
+	current_cpu = dlsym(RTLD_DEFAULT, "current_cpu");	/* it is this thread's */
+	cpus[cpu] = (struct clock_cpu){ .state = HALTED, .share = 1000, .qemu = qemu_get_cpu(cpu) };
+	/* Else code translated for one vCPU would count for it when another one executes it. */
+	tcg_cpu_init_cflags(cpus[cpu].qemu, true);
+	vcpu(cpu)->used = HALT_MARK;
+	if (cpu >= started)
+		started = cpu + 1;
 }
 
 QEMU_PLUGIN_EXPORT int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-	struct clock_cpu *c = this_cpu >= 0 ? &cpus[this_cpu] : &main_thread;
 	int result;
 
-	if (!active || (c == &main_thread && !in_main_thread()))
+	if (!active || (!is_vcpu_thread && !in_main_thread()))
 		return real_cond_wait(cond, mutex);
-	/* Only the vCPU itself halts and resumes. */
-	if (c->state == HALTED || c->state == PENDING) {
-		wait_for_kick(c, cond, mutex);
-		return 0;
-	}
 	pthread_mutex_lock(&lock);
-	block(c, cond);
+	if (is_vcpu_thread) {
+		/* All vCPUs are idle. */
+		vcpus_halt_on = cond;
+		all_halted = true;
+		wake_main();
+	} else {
+		main_blocked_on = cond;
+		real_cond_broadcast(&main_changed);
+	}
 	pthread_mutex_unlock(&lock);
 	result = real_cond_wait(cond, mutex);
 	pthread_mutex_lock(&lock);
-	unblock(c);
+	if (is_vcpu_thread)
+		all_halted = false;
+	else
+		main_blocked_on = NULL;
 	pthread_mutex_unlock(&lock);
 	return result;
 }
 
-/* What is signalled need not be waited for any more; and this is how a halted vCPU is kicked. */
+/* The main thread kicks vCPUs by a broadcast, at the deadlines of timers. */
 static void signalled(pthread_cond_t *cond)
 {
 	pthread_mutex_lock(&lock);
-	if (main_thread.blocked_on == cond)
-		unblock(&main_thread);
-	for (unsigned int cpu = 0; cpu < started; cpu++) {
-		struct clock_cpu *c = &cpus[cpu];
-
-		if (c->blocked_on == cond)
-			unblock(c);
-		if (c->halt != cond || c->state != HALTED)
-			continue;
-		c->state = PENDING;
-		running++;
-		open_gate(c);
-		c->kicked_by_cpu = this_cpu >= 0;
-		c->kicked_at = c->kicked_by_cpu ? vcpu(this_cpu)->used : 0;
-		if (c->kicked_at > options.quantum)
-			c->kicked_at = options.quantum;
+	if (main_blocked_on == cond)
+		main_blocked_on = NULL;
+	if (cond == vcpus_halt_on) {
+		all_halted = false;
+		kicked_by_cpu = false;
+		kicked_at = 0;
+		__atomic_store_n(&kicks, kicks + 1, __ATOMIC_RELEASE);
 	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* A vCPU sends an interrupt to others. To whom is not known here: whoever resumes next takes it for its own. */
+void clock_sends_ipi(unsigned int cpu, void *unused)
+{
+	uint64_t used = vcpu(cpu)->used;
+
+	pthread_mutex_lock(&lock);
+	kicked_by_cpu = true;
+	kicked_at = used < options.quantum ? used : options.quantum;
+	__atomic_store_n(&kicks, kicks + 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -442,7 +405,7 @@ QEMU_PLUGIN_EXPORT ssize_t write(int fd, const void *data, size_t size)
 {
 	ssize_t result = real_write ? real_write(fd, data, size) : syscall(SYS_write, fd, data, size);
 
-	if (active && size == sizeof(uint64_t) && this_cpu >= 0) {
+	if (active && size == sizeof(uint64_t) && is_vcpu_thread) {
 		int error = errno;
 
 		pthread_mutex_lock(&lock);
@@ -474,7 +437,7 @@ static struct timespec *idle_pace(struct timespec *t)
 {
 	uint64_t left;
 
-	if (running || deadline == NONE)
+	if (!all_halted || deadline == NONE)
 		return NULL;
 	left = deadline - now_ns;
 	*t = (struct timespec){ left / NS_PER_S, left % NS_PER_S };
@@ -488,16 +451,10 @@ static struct timespec *idle_pace(struct timespec *t)
 static bool main_goes_to_sleep(void)
 {
 	main_sleeps = true;
-	if (!running && deadline != NONE && !options.paced && started) {
+	if (all_halted && deadline != NONE && !options.paced) {
 		counts.warps++;
 		set_time(deadline);
 		now_ps = 0;
-	} else if (release_after_main) {
-		release_after_main = false;
-		if (!release())
-			try_to_advance();
-	} else {
-		try_to_advance();
 	}
 	return now_ns >= deadline;
 }
@@ -537,6 +494,8 @@ QEMU_PLUGIN_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec
 		main_in_poll = !due;
 		if (due)
 			main_sleeps = false;
+		else
+			real_cond_broadcast(&main_changed);
 		sleep = options.paced ? idle_pace(&pace) : NULL;
 		pthread_mutex_unlock(&lock);
 		if (due)
@@ -548,7 +507,7 @@ QEMU_PLUGIN_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec
 		result = poll_once(all, n + 1, sleep, mask);
 		pthread_mutex_lock(&lock);
 		main_sleeps = main_in_poll = false;
-		if (sleep && !running) {
+		if (sleep && all_halted) {
 			uint64_t to = now_ns + real_ns() - before;
 
 			set_time(to < deadline ? to : deadline);
@@ -568,20 +527,26 @@ QEMU_PLUGIN_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec
 	}
 }
 
-/* From here on QEMU lives in virtual time, which goes on from the host's. */
-void clock_start(void)
+/* From here on QEMU lives in virtual time, which goes on from the host's; false if this QEMU cannot be steered. */
+bool clock_start(void)
 {
+	cpu_exit = dlsym(RTLD_DEFAULT, "cpu_exit");
+	qemu_get_cpu = dlsym(RTLD_DEFAULT, "qemu_get_cpu");
+	tcg_cpu_init_cflags = dlsym(RTLD_DEFAULT, "tcg_cpu_init_cflags");
+	if (!cpu_exit || !qemu_get_cpu || !tcg_cpu_init_cflags || !dlsym(RTLD_DEFAULT, "current_cpu"))
+		return false;
 	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (wake_fd < 0 || !real_cond_wait || !real_cond_broadcast || !real_cond_signal ||
 	    !real_clock_gettime || !real_write)
 		abort();
 	base_ns = real_ns();
 	active = true;
+	return true;
 }
 
 void clock_report(FILE *out)
 {
-	fprintf(out, "\"time_ns\": %lu, \"steps\": %lu, \"stalls\": %lu, \"warps\": %lu, \"timers\": %lu, "
-		"\"blocked\": %lu, \"rescues\": %lu", clock_now(), counts.steps, counts.stalls, counts.warps,
-		counts.timers, counts.blocked, counts.rescues);
+	fprintf(out, "\"time_ns\": %lu, \"steps\": %lu, \"stalls\": %lu, \"rounds\": %lu, \"warps\": %lu, "
+		"\"timers\": %lu, \"kicks\": %lu", clock_now(), counts.steps, counts.stalls, counts.rounds, counts.warps,
+		counts.timers, kicks);
 }

@@ -53,10 +53,11 @@ static inline unsigned int core_of(unsigned int cpu)
 }
 
 /* clock.c */
-void clock_start(void);
+bool clock_start(void);
 void clock_cpu_begins(unsigned int cpu);
-void clock_cpu_halts(unsigned int cpu);
-void clock_cpu_resumes(unsigned int cpu);
+void clock_cpu_halts(unsigned int cpu, void *unused);
+void clock_sends_ipi(unsigned int cpu, void *unused);
+void clock_spins(unsigned int cpu, void *unused);
 void clock_quantum_used(unsigned int cpu, void *unused);
 void clock_charge(unsigned int cpu, uint64_t ps);
 uint64_t clock_now(void);

@@ -22,8 +22,11 @@
 /* What spinning code executes while it waits. */
 #define YIELD		HINT(1)
 #define WFE		HINT(2)
+#define WFI		HINT(3)
 /* MSR TTBR0_EL1, Xt and MSR TTBR1_EL1, Xt; which X does not matter. */
 #define WRITES_TTBR(i)	(((i) & ~0x3fu) == 0xd5182000u)
+/* MSR ICC_SGI1R_EL1, Xt. */
+#define SENDS_IPI(i)	(((i) & ~0x1fu) == 0xd518cba0u)
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 
@@ -96,12 +99,6 @@ static void mark(unsigned int cpu, void *what)
 		cache_enable((uintptr_t)what == MARK_ON);
 }
 
-/* A real CPU pauses there; QEMU does not, and would spend most of its work on spinning. */
-static void spins(unsigned int cpu, void *unused)
-{
-	clock_charge(cpu, options.spin);
-}
-
 static void translated_instruction(struct qemu_plugin_insn *insn)
 {
 	uint32_t code = 0;
@@ -111,7 +108,11 @@ static void translated_instruction(struct qemu_plugin_insn *insn)
 		if (code == HINT(n))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, QEMU_PLUGIN_CB_NO_REGS, (void *)n);
 	if (options.spin && (code == YIELD || code == WFE))
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, spins, QEMU_PLUGIN_CB_NO_REGS, NULL);
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, clock_spins, QEMU_PLUGIN_CB_NO_REGS, NULL);
+	if (SENDS_IPI(code))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, clock_sends_ipi, QEMU_PLUGIN_CB_NO_REGS, NULL);
+	if (code == WFI)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, clock_cpu_halts, QEMU_PLUGIN_CB_NO_REGS, NULL);
 	if (!options.cache)
 		return;
 	if (WRITES_TTBR(code))
@@ -144,16 +145,6 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 static void cpu_begins(qemu_plugin_id_t id, unsigned int cpu)
 {
 	clock_cpu_begins(cpu);
-}
-
-static void cpu_halts(qemu_plugin_id_t id, unsigned int cpu)
-{
-	clock_cpu_halts(cpu);
-}
-
-static void cpu_resumes(qemu_plugin_id_t id, unsigned int cpu)
-{
-	clock_cpu_resumes(cpu);
 }
 
 static void at_exit(qemu_plugin_id_t id, void *unused)
@@ -217,10 +208,9 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	scoreboard = qemu_plugin_scoreboard_new(sizeof(struct vcpu));
 	if (!cache_start())
 		return bad("not enough memory for the cache model, or a cache without sets", "private_kib, llc_kib");
-	clock_start();
+	if (!clock_start())
+		return bad("this QEMU does not export what is needed to steer it (built without modules?)", "cpu_exit");
 	qemu_plugin_register_vcpu_init_cb(id, cpu_begins);
-	qemu_plugin_register_vcpu_idle_cb(id, cpu_halts);
-	qemu_plugin_register_vcpu_resume_cb(id, cpu_resumes);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	qemu_plugin_register_atexit_cb(id, at_exit, NULL);
 	return 0;
