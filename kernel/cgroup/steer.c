@@ -387,6 +387,7 @@ static int __init steer_debug_init(void)
 	if (IS_ERR_OR_NULL(dir))
 		return 0;
 	debugfs_create_file("steer", 0444, dir, NULL, &steer_debug_fops);
+	debugfs_create_bool("steer_seed1", 0644, dir, &steer_hint_seed1);
 	dput(dir);
 	return 0;
 }

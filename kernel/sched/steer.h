@@ -50,6 +50,7 @@ struct steer_stats {
 };
 
 extern struct static_key_false_deferred steer_hint_key;
+extern bool steer_hint_seed1;
 
 /* Effective words of @p's group; REQUIRES: p->pi_lock or the rq lock. */
 static __always_inline u32 steer_hint(struct task_struct *p)

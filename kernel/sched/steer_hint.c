@@ -104,6 +104,12 @@
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
 
+/*
+ * For comparison only, by debugfs sched/steer_seed1: follow a wake hint as the
+ * ancestor did, into any LLC that claims to have an idle core, full or not.
+ */
+bool steer_hint_seed1;
+
 /**
  * steer_hint_available - words that this machine can honour
  *
@@ -224,6 +230,42 @@ static int steer_idle_in_llc(struct task_struct *p, int target, int prev_cpu)
 }
 
 /*
+ * Is there room for one more task in the LLC of @cpu? An idle CPU is not enough:
+ * where tasks sleep often but not for long, there is always one, until all of
+ * them are awake and crowd the cores. While half of the CPUs are idle, each task
+ * of the other half can have a core of its own.
+ */
+static bool steer_llc_has_room(struct task_struct *p, int cpu)
+{
+	const struct cpumask *span = steer_llc(cpu);
+	int other, idle = 0, count = 0;
+
+	for_each_cpu_and(other, span, p->cpus_ptr) {
+		count++;
+		idle += steer_cpu_idle(p, other);
+	}
+	return idle * 2 >= count;
+}
+
+/* Where the ancestor would have put @p: @target, if nothing else is found. */
+static int steer_seed1_in_llc(struct task_struct *p, int target, int prev_cpu)
+{
+	struct sched_domain_shared *llc;
+	int cpu;
+
+	llc = rcu_dereference(per_cpu(sd_llc_shared, target));
+	if (!llc || !READ_ONCE(llc->has_idle_cores))
+		return -1;
+
+	cpu = steer_idle_in_llc(p, target, prev_cpu);
+	if (cpu >= 0)
+		return cpu;
+	/* As the search that failed would have done. */
+	WRITE_ONCE(llc->has_idle_cores, 0);
+	return steer_cpu_allowed(p, target) ? target : -1;
+}
+
+/*
  * The nearest idle CPU outside the LLC of @target, of those in its domains. The
  * one where @p ran last comes first, however far it is.
  */
@@ -253,6 +295,35 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 		done = sched_domain_span(sd);
 	}
 	return cpu;
+}
+
+/* An idle CPU of the LLC that a wake hint chose. */
+static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
+			    int prev_cpu)
+{
+	if (unlikely(READ_ONCE(steer_hint_seed1)))
+		return steer_seed1_in_llc(p, pointed, prev_cpu);
+	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_has_room(p, pointed))
+		return -1;
+	return steer_idle_in_llc(p, pointed, prev_cpu);
+}
+
+/*
+ * Hints that draw tasks together can draw more of them into an LLC than it has
+ * CPUs. The default path would keep them there, because it searches one LLC, and
+ * the load balancer takes many ticks. So where the default path finds nothing
+ * idle, such a task goes to the nearest idle CPU elsewhere.
+ */
+static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
+{
+	int cpu;
+
+	/* These it finds itself. */
+	if (steer_cpu_idle(p, target) ||
+	    (cpus_share_cache(target, prev_cpu) && steer_cpu_idle(p, prev_cpu)))
+		return -1;
+	cpu = steer_idle_in_llc(p, target, prev_cpu);
+	return cpu >= 0 ? cpu : steer_idle_beyond(p, target, prev_cpu, 0);
 }
 
 /*
@@ -430,7 +501,7 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
 			pack = steer_verdict_of(found);
 		}
 		if (found < 0)
-			found = steer_idle_in_llc(p, pointed, prev_cpu);
+			found = steer_hinted_llc(p, hint, pointed, prev_cpu);
 		wake = steer_verdict_of(found);
 		searched = cpus_share_cache(pointed, target);
 	}
@@ -448,6 +519,10 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
 		found = steer_idle_beyond(p, pointed, prev_cpu, hint);
 		reach = steer_verdict_of(found);
 	}
+	if (found < 0 && (hint & (STEER_WAKE | STEER_FORK_AFFINE)) &&
+	    !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
+	    !READ_ONCE(steer_hint_seed1))
+		found = steer_overflow(p, target, prev_cpu);
 	if (no_search) {
 		if (found < 0)
 			found = steer_unsearched(p, target, prev_cpu);
