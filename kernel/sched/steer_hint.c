@@ -101,6 +101,12 @@
 /* How many CPUs beyond the LLC wake_wide looks at, without scan_full. */
 #define STEER_REACH_CPUS	64
 
+/* For how long a crowded LLC draws no more tasks to it. */
+#define STEER_CROWDED		max(HZ / 100, 2)
+
+/* When the LLC was found crowded, in jiffies; that of its first CPU counts. */
+static DEFINE_PER_CPU(unsigned long, steer_crowded);
+
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
 
@@ -247,6 +253,23 @@ static bool steer_llc_has_room(struct task_struct *p, int cpu)
 	return idle * 2 >= count;
 }
 
+/*
+ * May a hint draw @p into the LLC of @cpu? One that was crowded stays closed for
+ * a while. Otherwise tasks that do not all fit would take turns, and each one's
+ * move costs more than the place is worth: its stack, its data, another node.
+ */
+static bool steer_llc_draws(struct task_struct *p, int cpu)
+{
+	unsigned long *crowded = per_cpu_ptr(&steer_crowded, per_cpu(sd_llc_id, cpu));
+
+	if (jiffies - READ_ONCE(*crowded) < STEER_CROWDED)
+		return false;
+	if (steer_llc_has_room(p, cpu))
+		return true;
+	WRITE_ONCE(*crowded, jiffies);
+	return false;
+}
+
 /* Where the ancestor would have put @p: @target, if nothing else is found. */
 static int steer_seed1_in_llc(struct task_struct *p, int target, int prev_cpu)
 {
@@ -303,7 +326,7 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
 {
 	if (unlikely(READ_ONCE(steer_hint_seed1)))
 		return steer_seed1_in_llc(p, pointed, prev_cpu);
-	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_has_room(p, pointed))
+	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_draws(p, pointed))
 		return -1;
 	return steer_idle_in_llc(p, pointed, prev_cpu);
 }
