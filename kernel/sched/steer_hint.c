@@ -44,6 +44,14 @@
  *	wake_wide		if none of the LLC is idle, the nearest idle CPU
  *				beyond it, looking at STEER_REACH_CPUS at most.
  *
+ * Idle when the task wakes is not enough for words that gather tasks. Where tasks
+ * sleep often but not for long, each finds an idle CPU in the LLC that it is drawn
+ * to, until they are all there and awake at once; and the default path, which
+ * looks for idle CPUs in one LLC only, keeps them there. So wake_affine draws
+ * tasks only while half of the LLC is idle, not for a while after it was not, and
+ * with wake_affine, wake_hold and fork_affine a task that would have to queue in
+ * its LLC goes to the nearest idle CPU beyond.
+ *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
  * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
@@ -100,6 +108,10 @@
 
 /* How many CPUs beyond the LLC wake_wide looks at, without scan_full. */
 #define STEER_REACH_CPUS	64
+
+/* Words that have a say in where a waking task runs. */
+#define STEER_AT_WAKEUP		(STEER_WAKE | STEER_REACH | STEER_SCAN | STEER_PACK | \
+				 STEER_FORK_AFFINE)
 
 /* For how long a crowded LLC draws no more tasks to it. */
 #define STEER_CROWDED		max(HZ / 100, 2)
@@ -406,7 +418,8 @@ static int steer_pack(struct task_struct *p, int target, int prev_cpu,
 		return steer_pack_span(p, llc, llc, target, false);
 
 	cpu = steer_pack_span(p, steer_core_mask(target), llc, target, false);
-	if (cpu < 0 && cpumask_test_cpu(prev_cpu, llc))
+	if (cpu < 0 && cpumask_test_cpu(prev_cpu, llc) &&
+	    !cpumask_test_cpu(prev_cpu, steer_core_mask(target)))
 		cpu = steer_pack_span(p, steer_core_mask(prev_cpu), llc, prev_cpu,
 				      false);
 	return cpu;
@@ -474,15 +487,26 @@ static void steer_wake_account(struct task_struct *p, u32 hint, int wake,
 	case STEER_V_IRQ:
 		steer_count(p, STEER_NR_WAKE_IRQ);
 		break;
+	case STEER_V_UNASKED:
+		break;
 	default:
 		steer_count_verdict(p, wake, STEER_NR_WAKE_FOLLOWED,
 				    STEER_NR_WAKE_FULL);
 	}
-	steer_count_verdict(p, reach, STEER_NR_REACH_FOLLOWED,
-			    STEER_NR_REACH_FULL);
-	steer_count_verdict(p, scan, STEER_NR_SCAN_FOLLOWED, STEER_NR_SCAN_FULL);
-	steer_count_verdict(p, pack, STEER_NR_PACK_FOLLOWED, STEER_NR_PACK_FULL);
+	if (reach != STEER_V_UNASKED)
+		steer_count_verdict(p, reach, STEER_NR_REACH_FOLLOWED,
+				    STEER_NR_REACH_FULL);
+	if (scan != STEER_V_UNASKED)
+		steer_count_verdict(p, scan, STEER_NR_SCAN_FOLLOWED,
+				    STEER_NR_SCAN_FULL);
+	if (pack != STEER_V_UNASKED)
+		steer_count_verdict(p, pack, STEER_NR_PACK_FOLLOWED,
+				    STEER_NR_PACK_FULL);
+}
 
+/* Words that have no say at a wakeup, but a reason for having had no effect. */
+static void steer_account_inert(struct task_struct *p, u32 hint)
+{
 	if ((hint & STEER_SLICE) && p->se.custom_slice)
 		steer_count(p, STEER_NR_SLICE_CUSTOM);
 	if ((hint & STEER_ENERGY) && !sched_energy_enabled())
@@ -505,6 +529,9 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
 	lockdep_assert_held(&p->pi_lock);
 
 	if (!hint)
+		return -1;
+	steer_account_inert(p, hint);
+	if (!(hint & STEER_AT_WAKEUP))
 		return -1;
 
 	/* Let the default path stack the completion of I/O on a kworker's CPU. */

@@ -214,6 +214,53 @@ TEST_F_TIMEOUT(wake, affine_full, 120)
 	EXPECT_GE(FEW, COUNT("wake_followed"));
 }
 
+/* One idle CPU is not enough for wake_affine: half of the LLC has to be idle. */
+TEST_F_TIMEOUT(wake, affine_crowded, 120)
+{
+	struct where where;
+	cpu_set_t busy, last;
+
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	last = cpuset_one(cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1));
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	busy = cpuset_minus(busy, last);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.in_b);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+	EXPECT_GE(FEW, COUNT("wake_followed"));
+}
+
+/*
+ * Waker and wakee share a full LLC. By default the wakee queues there; with a
+ * hint that may have gathered its group there, it goes where there is room.
+ */
+TEST_F_TIMEOUT(wake, overflow, 180)
+{
+	static const char *const gathering[] = { "fork_affine", "wake_affine", "wake_hold" };
+	struct where none, hint;
+	cpu_set_t busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	if (self->a1 < 0)
+		SKIP(return, "needs two CPUs in an LLC");
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
+	EXPECT_LE(HALF, none.in_a);
+	for (size_t i = 0; i < sizeof(gathering) / sizeof(gathering[0]); i++) {
+		SERIES(gathering[i], self->a0, self->a1, &self->t.cpus, &hint);
+		EXPECT_LE(MOST, hint.allowed - hint.in_a);
+		/* but not if it was asked not to look around */
+		SERIES("-scan_full +scan_none", self->a0, self->a1, &self->t.cpus, &hint);
+		EXPECT_LE(HALF, hint.in_a);
+	}
+}
+
 /* wake_hold is not followed into an LLC that has no idle CPU. */
 TEST_F_TIMEOUT(wake, hold_full, 120)
 {
