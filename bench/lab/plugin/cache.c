@@ -14,12 +14,14 @@
  *   store  own and alone: free
  *          a copy that others have, too: upgrade, remote_upgrade, far_upgrade, by the farthest that may have one
  *          else as a load, if an upgrade is not dearer
+ *   atomic as a store, also one of load-exclusive and store-exclusive that prefetches for the store
  *
  * Sequential misses are prefetched: from the third line of a stream on, a line costs `stream`, and more from another
  * node, as latency does. Every line fetched from memory, and every written one that leaves its LLC, occupies the home
  * node's memory, the LLC's link and, from another node, the link between nodes, each for the time that its bandwidth
- * says. In a step, all accesses wait for what was left undone at its beginning: on average the queue then passes
- * exactly its bandwidth, whatever the order in which the host ran the vCPUs.
+ * says. An access waits for what was left undone at the beginning of the step, less what has been done of it since. It
+ * does not see what others ask for in the same step, so the order in which the host ran the vCPUs does not matter, but
+ * finds it in the next: on average the queue then passes its bandwidth.
  *
  * Threads of a core share its private cache. Instruction fetches, TLB misses and devices' accesses are free. CPUs touch
  * the tables concurrently without locks: each entry is one word, and a lost update is one wrong charge.
@@ -169,7 +171,7 @@ static unsigned int home_of(uint64_t line)
 	return node < options.nodes ? node : options.nodes - 1;
 }
 
-/* One line goes through; returns how long it has to wait. */
+/* One line goes through; returns how long it would have had to wait at the beginning of the step. */
 static uint64_t pass(struct pipe *pipe)
 {
 	__atomic_fetch_add(&pipe->used, pipe->line, __ATOMIC_RELAXED);
@@ -214,7 +216,7 @@ static uint64_t fetch(struct cache_cpu *c, uint64_t line, uint64_t vline, uint32
 {
 	unsigned int owner = OWNER(*word) - 1, home;
 	bool stream = prefetched(c, vline), remote;
-	uint64_t cost;
+	uint64_t cost, wait, passed;
 
 	if (OWNER(*word)) {
 		bool mine = has(&llcs[c->llc], line, *word);
@@ -242,7 +244,9 @@ static uint64_t fetch(struct cache_cpu *c, uint64_t line, uint64_t vline, uint32
 	if (stream)
 		cost = count(c, STREAMED, remote ? options.stream * options.remote_memory / options.memory :
 			     options.stream);
-	return cost + occupy(c->llc, home);
+	wait = occupy(c->llc, home);
+	passed = clock_in_step(c - cpus);
+	return cost + (wait > passed ? wait - passed : 0);
 }
 
 static void write_back(unsigned int llc, uint64_t line)

@@ -164,6 +164,14 @@ void clock_charge(unsigned int cpu, uint64_t ps)
 	vcpu(cpu)->used += ps * cpus[cpu].share / 1000;
 }
 
+/* How far a CPU is in its step, in the machine's time. */
+uint64_t clock_in_step(unsigned int cpu)
+{
+	uint64_t share = cpus[cpu].share, skipped = options.quantum * (1000 - share) / 1000, used = vcpu(cpu)->used;
+
+	return used > skipped ? (used - skipped) * 1000 / share : 0;
+}
+
 /* Spinning is in vain as long as nobody else has a turn. */
 void clock_spins(unsigned int cpu, void *unused)
 {

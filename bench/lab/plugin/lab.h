@@ -37,6 +37,7 @@ extern struct options options;
 struct vcpu {
 	uint64_t used;		/* time beyond the machine's, ps */
 	uint64_t kernel, user;	/* instructions */
+	uint64_t noops;		/* those of the kernel's that are no-ops */
 	uint64_t functions[MAX_FUNCTIONS];
 };
 
@@ -60,6 +61,7 @@ void clock_sends_ipi(unsigned int cpu, void *unused);
 void clock_spins(unsigned int cpu, void *unused);
 void clock_quantum_used(unsigned int cpu, void *unused);
 void clock_charge(unsigned int cpu, uint64_t ps);
+uint64_t clock_in_step(unsigned int cpu);
 uint64_t clock_now(void);
 void clock_report(FILE *out);
 

@@ -6,9 +6,10 @@
  * model on, HINT #MARK_OFF off, HINT #MARK_COUNT writes a line with everything counted so far to the file that the
  * option `counts` names. Each line is a JSON object.
  *
- * Counted are instructions, in the kernel and in user space, and those in the kernel functions that the file of the
- * option `functions` lists, one a line: first address, address after the last, both hexadecimal, and the name. A block
- * of code is counted when it is entered; an exception in its middle counts the rest of it, too.
+ * Counted are instructions, in the kernel and in user space, the no-ops of the kernel (every static branch that is off
+ * is one), and those in the kernel functions that the file of the option `functions` lists, one a line: first address,
+ * address after the last, both hexadecimal, and the name. A block of code is counted when it is entered; an exception
+ * in its middle counts the rest of it, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,21 @@
 #define MARK_OFF	0x69
 #define MARK_COUNT	0x6a
 #define HINT(n)		(0xd503201fu | (n) << 5)
+#define NOP		HINT(0)
 /* What spinning code executes while it waits. */
 #define YIELD		HINT(1)
 #define WFE		HINT(2)
 #define WFI		HINT(3)
 /* MSR TTBR0_EL1, Xt and MSR TTBR1_EL1, Xt; which X does not matter. */
 #define WRITES_TTBR(i)	(((i) & ~0x3fu) == 0xd5182000u)
+/*
+ * Instructions that load and store at once: LDADD and its like and SWP, but not LDAPR, which is among them; CAS; CASP.
+ * PRFM for a store, and the loads LDXR, LDAXR, LDXP and LDAXP, which in the kernel's atomics follow one.
+ */
+#define IS_ATOMIC(i)	((((i) & 0x3f200c00) == 0x38200000 && ((i) & 0x3ffffc00) != 0x38bfc000) || \
+			 ((i) & 0x3fa07c00) == 0x08a07c00 || ((i) & 0xbfa07c00) == 0x08207c00)
+#define PREFETCHES_FOR_STORE(i)	(((i) & 0xffc00018) == 0xf9800010)
+#define LOADS_EXCLUSIVE(i)	(((i) & 0x3fc00000) == 0x08400000)
 /* MSR ICC_SGI1R_EL1, Xt. */
 #define SENDS_IPI(i)	(((i) & ~0x1fu) == 0xd518cba0u)
 
@@ -67,17 +77,19 @@ static qemu_plugin_u64 number(size_t offset)
 
 static void report(const char *what)
 {
-	uint64_t kernel = 0, user = 0;
+	uint64_t kernel = 0, user = 0, noops = 0;
 
 	if (!counts)
 		return;
 	for (unsigned int cpu = 0; cpu < cpu_count(); cpu++) {
 		kernel += vcpu(cpu)->kernel;
 		user += vcpu(cpu)->user;
+		noops += vcpu(cpu)->noops;
 	}
 	fprintf(counts, "{\"at\": \"%s\", ", what);
 	clock_report(counts);
-	fprintf(counts, ", \"kernel\": %lu, \"user\": %lu, \"memory\": {", kernel, user);
+	fprintf(counts, ", \"kernel\": %lu, \"user\": %lu, \"noops\": %lu, \"memory\": {", kernel, user,
+		noops);
 	cache_report(counts);
 	fprintf(counts, "}, \"functions\": {");
 	for (unsigned int i = 0; i < n_functions; i++) {
@@ -99,11 +111,13 @@ static void mark(unsigned int cpu, void *what)
 		cache_enable((uintptr_t)what == MARK_ON);
 }
 
-static void translated_instruction(struct qemu_plugin_insn *insn)
+static void translated_instruction(struct qemu_plugin_insn *insn, uint32_t *previous)
 {
-	uint32_t code = 0;
+	uint32_t code = 0, before = *previous;
+	bool loads_to_store;
 
 	qemu_plugin_insn_data(insn, &code, sizeof(code));
+	*previous = code;
 	for (uintptr_t n = MARK_ON; n <= MARK_COUNT; n++)
 		if (code == HINT(n))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, QEMU_PLUGIN_CB_NO_REGS, (void *)n);
@@ -118,20 +132,43 @@ static void translated_instruction(struct qemu_plugin_insn *insn)
 	if (WRITES_TTBR(code))
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, cache_address_space_changed, QEMU_PLUGIN_CB_NO_REGS,
 						       NULL);
-	qemu_plugin_register_vcpu_mem_cb(insn, cache_load, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_R, NULL);
+	/* What is loaded only to be stored is fetched once, for that. */
+	loads_to_store = IS_ATOMIC(code) || (LOADS_EXCLUSIVE(code) && PREFETCHES_FOR_STORE(before));
+	qemu_plugin_register_vcpu_mem_cb(insn, loads_to_store ? cache_store : cache_load, QEMU_PLUGIN_CB_NO_REGS,
+					 QEMU_PLUGIN_MEM_R, NULL);
 	qemu_plugin_register_vcpu_mem_cb(insn, cache_store, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, NULL);
+}
+
+static uint64_t count_noops(struct qemu_plugin_tb *tb)
+{
+	uint64_t found = 0;
+
+	if (!(qemu_plugin_tb_vaddr(tb) >> 63))
+		return 0;
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		uint32_t code = 0;
+
+		qemu_plugin_insn_data(qemu_plugin_tb_get_insn(tb, i), &code, sizeof(code));
+		found += code == NOP;
+	}
+	return found;
 }
 
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t start = qemu_plugin_tb_vaddr(tb);
 	size_t n = qemu_plugin_tb_n_insns(tb);
+	uint32_t previous = 0;
+	uint64_t noops = count_noops(tb);
 	qemu_plugin_u64 used = number(offsetof(struct vcpu, used));
 	size_t side = start >> 63 ? offsetof(struct vcpu, kernel) : offsetof(struct vcpu, user);
 
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, used,
 							  n * options.instruction);
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, number(side), n);
+	if (noops)
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
+								  number(offsetof(struct vcpu, noops)), noops);
 	for (unsigned int i = 0; i < n_functions; i++)
 		if (start >= functions[i].first && start < functions[i].end)
 			qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
@@ -139,7 +176,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, clock_quantum_used, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_COND_GE,
 						  used, options.quantum, NULL);
 	for (size_t i = 0; i < n; i++)
-		translated_instruction(qemu_plugin_tb_get_insn(tb, i));
+		translated_instruction(qemu_plugin_tb_get_insn(tb, i), &previous);
 }
 
 static void cpu_begins(qemu_plugin_id_t id, unsigned int cpu)

@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Check the lab: what the modelled machine measures of itself has to be what the model's parameters say.
+
+A program in the machine (bench/lab/guest/lab-probe.c) times spinning, sleeping, lines of memory that go from CPU to
+CPU, and streams. The predictions come from costs.toml and from what the plugin's comments say the model does, with
+nothing fitted. Further off than 5 % is a failure. What runs through the kernel cannot be predicted and is only shown,
+or checked for its order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm", "bench/lab")]
+
+import lab  # noqa: E402
+from common import Fail, Target, run_main  # noqa: E402
+from ktap import FAILED, PASSED, Test  # noqa: E402
+
+LIMIT = 0.05
+LINE = 64
+LINES = 2048  # of a probe of single lines; a fraction of any private cache
+ROUNDS = 32
+SPIN = 8_000_000  # instructions
+OVER = 4  # how many times as large as a cache a buffer is that shall miss in it
+CHASED = 100_000  # lines
+# Instructions for each line in the loops of lab-probe.c.
+INSTRUCTIONS = {"r": 3, "w": 5, "a": 6, "read": 3, "copy": 4}
+REPEAT_LIMIT = 0.03
+REPEATS = 5
+KERNEL_ORDER = ("sibling", "llc", "node", "remote")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Something to measure: the probe's arguments without the name, and what is predicted."""
+
+    name: str
+    command: str
+    key: str
+    unit: str
+    predicted: float | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """CPUs by where they are, seen from CPU 0; None if the machine has none there."""
+
+    sibling: int | None
+    llc: int | None
+    llc_third: int | None
+    node: int | None
+    node_second: int | None  # another core of that LLC
+    remote: int | None
+    remote_second: int | None
+
+    @classmethod
+    def of(cls, machine: lab.Machine) -> Places:
+        """Those of a machine."""
+        topology = machine.topology
+        core, llc = topology.threads, topology.threads * topology.cores
+        node = llc * topology.llcs
+        second = core if topology.cores > 1 else None
+
+        def far(base: int, there: bool) -> tuple[int | None, int | None]:
+            return (base if there else None), (base + second if there and second else None)
+        return cls(1 if topology.threads > 1 else None, second, 2 * core if topology.cores > 2 else None,
+                   *far(llc, topology.llcs > 1), *far(node, topology.nodes > 1))
+
+
+def hits(size: float, cache: float) -> float:
+    """The part of the accesses that hit, if lines are passed over in a circle and the cache replaces at random.
+
+    A line stays with probability (1 - 1/cache) ** misses, and a circle has (1 - hits) * size misses. So h = exp((h - 1)
+    * size / cache); its smaller solution, by iteration from 0.
+    """
+    result = 0.0
+    for _ in range(200):
+        result = math.exp((result - 1) * size / cache)
+    return result
+
+
+def instructions_ns(machine: lab.Machine, count: float, *, shared: bool = False) -> float:
+    """The time of instructions, of a thread alone on its core or not."""
+    return count * machine.costs["instruction_ps"] / 1000 / (machine.costs["smt_share"] if shared else 1)
+
+
+def stream_gbs(machine: lab.Machine, kind: str, cpus: Sequence[int], home: int | None = None) -> float:
+    """What threads on these CPUs move in or out of their buffers together, 10^9 bytes/s.
+
+    A thread alone takes its instructions' time and `stream` for each line that it gets, more from another node. In a
+    copy every line that is written is fetched first and written back later, so three pass for two that count. All
+    threads have the same work, so the machine is done when the slowest pipe is: an LLC's link, a node's memory, the
+    link from a node.
+    """
+    topology, costs = machine.topology, machine.costs
+    llc_width = topology.cores * topology.threads
+    node_width = llc_width * topology.llcs
+    moved = 1 if kind == "read" else 2
+    traffic = (1 if kind == "read" else 3) * (1 - hits(OVER, 1))
+    thread_ns = 0.0
+    llcs: dict[int, int] = {}
+    nodes: dict[int, int] = {}
+    links: dict[int, int] = {}
+    for cpu in cpus:
+        at = (cpu if home is None else home) // node_width
+        shared = any(other != cpu and other // topology.threads == cpu // topology.threads for other in cpus)
+        far = costs["remote_memory_ns"] / costs["memory_ns"] if at != cpu // node_width else 1.0
+        miss = 1 - hits(OVER, 1)
+        line = costs["stream_ns"] * (miss * far + 1 - miss)
+        thread_ns = max(thread_ns, instructions_ns(machine, INSTRUCTIONS[kind], shared=shared) + moved * line)
+        llcs[cpu // llc_width] = llcs.get(cpu // llc_width, 0) + 1
+        nodes[at] = nodes.get(at, 0) + 1
+        if at != cpu // node_width:
+            links[at] = links.get(at, 0) + 1
+    slowest = max([thread_ns] + [traffic * LINE * max(users.values()) / costs[key] for users, key in
+                                 ((llcs, "llc_gbs"), (nodes, "node_gbs"), (links, "link_gbs")) if users])
+    return len(cpus) * moved * LINE / slowest
+
+
+def line_rows(machine: lab.Machine) -> list[Row]:
+    """Lines that go from one CPU's cache to another's."""
+    places, costs = Places.of(machine), machine.costs
+    rows = []
+
+    def add(name: str, steps: Sequence[tuple[str, int | None]], cost: float) -> None:
+        """The last step is the timed one."""
+        if any(cpu is None for _, cpu in steps):
+            return
+        words = [f"{kind}{cpu}" for kind, cpu in steps]
+        predicted = cost + instructions_ns(machine, INSTRUCTIONS[steps[-1][0]])
+        rows.append(Row(name, f"lines {LINES} {ROUNDS} {' '.join(words[:-1])} ={words[-1]}", "ns", "ns", predicted))
+
+    add("read own line", [("w", 0), ("r", 0)], 0)
+    add("write own line", [("w", 0), ("w", 0)], 0)
+    add("read again", [("w", 0), ("r", places.llc), ("r", places.llc)], 0)
+    add("read, from sibling", [("w", 0), ("r", places.sibling)], 0)
+    add("read, shared in LLC", [("w", 0), ("r", places.llc), ("r", places.llc_third)], costs["llc_hit_ns"])
+    for where, kind in (("llc", "peer"), ("node", "transfer"), ("remote", "remote_transfer")):
+        cpu = getattr(places, where)
+        upgrade = {"peer": "upgrade", "transfer": "remote_upgrade", "remote_transfer": "far_upgrade"}[kind]
+        fetched = max(costs[f"{kind}_ns"], costs[f"{upgrade}_ns"])
+        place = {"llc": "LLC", "node": "other LLC", "remote": "other node"}[where]
+        add(f"read, from {place}", [("w", 0), ("r", cpu)], costs[f"{kind}_ns"])
+        add(f"write, from {place}", [("w", 0), ("w", cpu)], fetched)
+        add(f"atomic, from {place}", [("w", 0), ("a", cpu)], fetched)
+        add(f"write, shared with {place}", [("w", 0), ("r", cpu), ("w", 0)], costs[f"{upgrade}_ns"])
+        if where != "llc":
+            add(f"read, copy from {place}", [("w", 0), ("r", cpu), ("r", getattr(places, f"{where}_second"))],
+                costs["llc_hit_ns"])
+    return rows
+
+
+def memory_rows(machine: lab.Machine) -> list[Row]:
+    """Lines in random order, out of buffers that do not fit."""
+    costs, places = machine.costs, Places.of(machine)
+    chase = instructions_ns(machine, INSTRUCTIONS["r"])
+    lines = {cache: round(costs[f"{cache}_kib"] * 1024 / LINE * OVER) for cache in ("private", "llc")}
+    hit = hits(OVER, 1)
+    rows = []
+    if costs["llc_kib"] >= 1.5 * OVER * costs["private_kib"]:
+        rows.append(Row("chase in LLC", f"chase {lines['private']} {lines['private']} 0 0", "ns", "ns",
+                        chase + (1 - hit) * costs["llc_hit_ns"]))
+    for name, home, cost in (("own", 0, costs["memory_ns"]), ("other", places.remote, costs["remote_memory_ns"])):
+        if home is not None:
+            rows.append(Row(f"chase in memory, {name} node", f"chase {lines['llc']} {CHASED} {home} 0", "ns", "ns",
+                            chase + (1 - hit) * cost + hit * costs["llc_hit_ns"]))
+    return rows
+
+
+def bounce_rows(machine: lab.Machine) -> list[Row]:
+    """Two threads that write the same lines in turn, both awake; beside a sibling that spins, a core is shared."""
+    costs, places = machine.costs, Places.of(machine)
+    rows = []
+    for where, cost in (("llc", max(costs["peer_ns"], costs["upgrade_ns"])),
+                        ("node", max(costs["transfer_ns"], costs["remote_upgrade_ns"])),
+                        ("remote", max(costs["remote_transfer_ns"], costs["far_upgrade_ns"])), ("sibling", 0.0)):
+        cpu = getattr(places, where)
+        if cpu is None:
+            continue
+        shared = where == "sibling"
+        # There, nothing but instructions takes time: more of them in a turn, for the hand-over not to count.
+        passes = 16 if shared else 1
+        place = {"llc": "LLC", "node": "node", "remote": "nodes", "sibling": "core"}[where]
+        rows.append(Row(f"ping-pong of lines, {place}", f"bounce {LINES} {passes} 20 0 {cpu}", "ns", "ns",
+                        cost + instructions_ns(machine, INSTRUCTIONS["w"], shared=shared)))
+    return rows
+
+
+def stream_sets(machine: lab.Machine) -> dict[str, tuple[list[int], int | None]]:
+    """Which threads stream together: a name, their CPUs and, if not their own, the home of their buffers."""
+    topology = machine.topology
+    width = topology.threads
+    cores = range(0, topology.cpus, width)
+    llc = topology.cores
+    apart = sorted(cores, key=lambda cpu: (cpu // width % llc, cpu // (width * llc) % topology.llcs, cpu))
+    result: dict[str, tuple[list[int], int | None]] = {}
+    for n in (1, 2, 4, 8):
+        if n <= llc:
+            result[f"{n} in LLC"] = list(cores[:n]), None
+        in_node = [cpu for cpu in apart if cpu < topology.cpus // topology.nodes]
+        if 1 < n <= len(in_node) and topology.llcs > 1:
+            result[f"{n} in node"] = in_node[:n], None
+        if 1 < n <= len(apart) and topology.nodes > 1:
+            result[f"{n} spread"] = apart[:n], None
+    if width > 1 and llc * width >= 8:
+        result["8 on 4 cores"] = list(range(8)), None
+    if topology.nodes > 1:
+        other = topology.cpus // topology.nodes
+        result |= {f"{n} from other node": (in_node[:n], other) for n in (1, 4) if n <= len(in_node)}
+    return result
+
+
+def stream_rows(machine: lab.Machine) -> list[Row]:
+    """The threads of an LLC have buffers that are OVER times as large as it together."""
+    topology = machine.topology
+    llc_lines = round(machine.costs["llc_kib"] * 1024 / LINE) * OVER
+    rows = []
+    for name, (cpus, home) in stream_sets(machine).items():
+        users: dict[int, int] = {}
+        for cpu in cpus:
+            llc = cpu // (topology.cores * topology.threads)
+            users[llc] = users.get(llc, 0) + 1
+        lines = llc_lines // min(users.values()) // 2 * 2
+        for kind in ("read", "copy"):
+            if kind == "copy" and (home is not None or name.split()[0] in ("2", "4") or "cores" in name):
+                continue
+            command = f"stream {kind} {lines} {-1 if home is None else home} {' '.join(map(str, cpus))}"
+            rows.append(Row(f"stream {kind}, {name}", command, "gbs", "GB/s", stream_gbs(machine, kind, cpus, home)))
+    return rows
+
+
+def rows_of(machine: lab.Machine) -> list[Row]:
+    """Everything that is measured on a machine."""
+    topology, places = machine.topology, Places.of(machine)
+    cores = " ".join(map(str, range(0, topology.cpus, topology.threads)))
+    instruction = machine.costs["instruction_ps"]
+    rows = [Row("spin, 1 thread", f"spin {SPIN} 0", "ps", "ps", instruction),
+            Row("spin, every core", f"spin {SPIN} {cores}", "ps", "ps", instruction)]
+    if places.sibling:
+        rows.append(Row("spin, both siblings", f"spin {SPIN} 0 1", "ps", "ps",
+                        instruction / machine.costs["smt_share"]))
+    # Nobody else has a turn before the quantum is over.
+    rows.append(Row("spin-wait hint", "hint 2000 0", "ns", "ns", max(machine.quantum_ns, machine.costs["spin_ns"])))
+    rows += [Row(f"sleep {ms} ms", f"sleep {ms * 1_000_000} {count}", "ns", "ns", ms * 1e6)
+             for ms, count in ((1, 20), (10, 8), (100, 4))]
+    rows += line_rows(machine) + bounce_rows(machine) + memory_rows(machine) + stream_rows(machine)
+    rows += [Row(f"futex ping-pong, {where}", f"pingpong 1000 0 {cpu}", "ns", "ns") for where in KERNEL_ORDER
+             if (cpu := getattr(places, where)) is not None]
+    return rows
+
+
+def script_of(machine: lab.Machine, rows: Sequence[Row]) -> str:
+    """The machine's script; the probes know their rows by number."""
+    lines = []
+    for i, row in enumerate(rows):
+        probe, _, arguments = row.command.partition(" ")
+        lines.append(f"lab-probe {probe} {i} {arguments} || exit 1")
+    topology = machine.topology
+    threads = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= topology.cpus // topology.threads]
+    # All caches together hold as much as three arrays of 8-byte elements.
+    elements = round(machine.costs["llc_kib"] * 1024 * topology.llcs * topology.nodes / 24)
+    lines += [f"echo STREAM {n}; stream -t {n} -n {elements} -k 2 --json || exit 1" for n in threads]
+    return "\n".join(lines)
+
+
+def parse(text: str, rows: Sequence[Row]) -> list[float]:
+    """What was measured, a value for each row."""
+    found: dict[int, Mapping[str, str]] = {}
+    for line in text.splitlines():
+        if re.match(r"name=\d+ \w+=", line):
+            values = dict(word.split("=", 1) for word in line.split())
+            found[int(values["name"])] = values
+    if missing := [row.name for i, row in enumerate(rows) if row.key not in found.get(i, {})]:
+        raise Fail(f"the machine's probe gave no result for: {', '.join(missing)}\n{text[-1000:]}")
+    return [float(found[i][row.key]) for i, row in enumerate(rows)]
+
+
+def off_by(predicted: float, measured: float) -> float:
+    """The deviation, as a part of what was predicted."""
+    return measured / predicted - 1
+
+
+def order_test(prefix: str, rows: Sequence[Row], measured: Sequence[float]) -> Test:
+    """The farther apart two threads are, the longer it takes them to wake each other."""
+    values = [(row.name.rpartition(" ")[2], value) for row, value in zip(rows, measured, strict=True)
+              if row.name.startswith("futex ping-pong")]
+    text = ", ".join(f"{where} {value:.0f} ns" for where, value in values)
+    # On a sibling nothing has to be transferred, but it shares the core's throughput.
+    good = all(a[1] <= b[1] if a[0] == "sibling" else a[1] < b[1] for a, b in zip(values, values[1:], strict=False))
+    return Test(f"{prefix}: order of futex ping-pong", PASSED if good else FAILED, "" if good else text)
+
+
+def judge(machine: lab.Machine, rows: Sequence[Row], measured: Sequence[float]) -> tuple[list[str], list[Test]]:
+    """The table's lines and the tests."""
+    lines = [f"{'what':40} {'predicted':>12} {'measured':>12} {'':5} {'off by':>8}"]
+    tests = []
+    for row, value in zip(rows, measured, strict=True):
+        if row.predicted is None:
+            lines.append(f"{row.name:40} {'-':>12} {value:12.2f} {row.unit:5}")
+            continue
+        off = off_by(row.predicted, value)
+        good = abs(off) <= LIMIT
+        lines.append(f"{row.name:40} {row.predicted:12.2f} {value:12.2f} {row.unit:5} {off:+8.1%} "
+                     f"{'ok' if good else 'NO'}")
+        tests.append(Test(f"{machine.name}: {row.name}", PASSED if good else FAILED, "" if good else
+                          f"predicted {row.predicted:.2f} {row.unit}, measured {value:.2f}, {off:+.1%}"))
+    return lines, [*tests, order_test(machine.name, rows, measured)]
+
+
+def stream_report(text: str) -> list[str]:
+    """What STREAM says, in the table's form; it is not predicted, since nobody pins its threads."""
+    result = []
+    for threads, line in re.findall(r"^STREAM (\d+)\n(\{.*\})$", text, re.MULTILINE):
+        rates = re.findall(r'"(\w+)":\{"best_mb_s":([\d.]+)', line)
+        result.append(f"STREAM, {threads:>3} threads, GB/s: " +
+                      ", ".join(f"{name} {float(rate) / 1000:.1f}" for name, rate in rates))
+    return result
+
+
+def check_topology(name: str, kernel: Path | None = None) -> list[Test]:
+    """Measure one machine, print its table, and say what is wrong."""
+    machine = lab.machine_of(name)
+    rows = rows_of(machine)
+    result = lab.run_script(machine, script_of(machine, rows), ["lab-probe", "stream"], what=f"lab-check {name}",
+                            kernel=kernel, timeout=1200)
+    if result.status:
+        raise Fail(f"lab-check {name}: the script ended with status {result.status}:\n{result.output[-1000:]}")
+    lines, tests = judge(machine, rows, parse(result.output, rows))
+    print("\n".join([f"{name}, {result.seconds:.0f} s", *lines, *stream_report(result.output)]), flush=True)
+    return tests
+
+
+@contextmanager
+def host_load(busy: bool) -> Iterator[None]:
+    """Something else that keeps every CPU of the host busy."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                 for _ in range(len(os.sched_getaffinity(0)) if busy else 0)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+REPEAT_SCRIPT = """\
+for i in 1 2 3 4 5 6 7 8 9; do hackbench -g 1 -l 100 | grep Time; done
+schbench -m 1 -t 4 -w 0.02 -r 0.1 --json
+"""
+
+
+def medians(text: str) -> dict[str, float]:
+    """hackbench's time and schbench's median latency of wakeups in one run."""
+    found = {"hackbench": re.findall(r"^Time: ([\d.]+)", text, re.MULTILINE),
+             "schbench": re.findall(r'"wakeup_us":\{[^}]*"p50":([\d.]+)', text)}
+    if missing := [name for name, values in found.items() if not values]:
+        raise Fail(f"no result of {', '.join(missing)} in:\n{text[-1000:]}")
+    return {name: statistics.median(map(float, values)) for name, values in found.items()}
+
+
+def spread(values: Sequence[float]) -> float:
+    """How far the farthest is from the median of all, as a part of it."""
+    middle = statistics.median(values)
+    return max(abs(value - middle) for value in values) / middle
+
+
+def check_repeats(name: str, kernel: Path | None = None) -> list[Test]:
+    """Run the same thing several times, with nothing else on the host and with every CPU of it busy."""
+    runs: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    for i in range(REPEATS):
+        for busy in runs:
+            with host_load(busy):
+                result = lab.run_script(name, REPEAT_SCRIPT, ["hackbench", "schbench"], kernel=kernel,
+                                        what=f"run {i + 1} of {REPEATS}, host {'busy' if busy else 'idle'}")
+            runs[busy].append(medians(result.output))
+    tests = []
+    for bench in runs[False][0]:
+        idle, loaded = ([each[bench] for each in runs[load]] for load in (False, True))
+        worst = max(spread(idle + loaded), abs(statistics.median(loaded) / statistics.median(idle) - 1))
+        print(f"{bench}: idle host {idle}, busy host {loaded}: within {worst:.1%}", flush=True)
+        tests.append(Test(f"{name}: {bench} repeats", PASSED if worst <= REPEAT_LIMIT else FAILED,
+                          "" if worst <= REPEAT_LIMIT else f"medians of runs differ by {worst:.1%}"))
+    return tests
+
+
+def run(_: Target) -> list[Test]:
+    """As a step of `make check`."""
+    return [test for name in lab.TOPOLOGIES for test in check_topology(name)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topology", default="zen", help="zen, xeon, all, or as for 'make lab'")
+    parser.add_argument("--repeat", action="store_true", help="check that runs repeat, whatever the host does")
+    parser.add_argument("--kernel", type=Path, help="an image to boot instead of building one")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    names = list(lab.TOPOLOGIES) if arguments.topology == "all" else [arguments.topology]
+    check = check_repeats if arguments.repeat else check_topology
+    tests = [test for name in names for test in check(name, arguments.kernel)]
+    failed = [test for test in tests if test.status == FAILED]
+    for test in failed:
+        print(f"FAILED {test.name}: {test.detail}")
+    print(f"lab-check: {len(tests) - len(failed)} of {len(tests)} passed, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The lab's check of itself: its predictions are right where they can be worked out by hand, and nothing gets lost."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm", "bench/lab")]
+
+import lab  # noqa: E402
+import selfcheck  # noqa: E402
+from common import Fail  # noqa: E402
+from ktap import FAILED, PASSED  # noqa: E402
+
+
+class TestPredictions(unittest.TestCase):
+    def setUp(self) -> None:
+        self.zen, self.xeon = lab.machine_of("zen"), lab.machine_of("xeon")
+
+    def test_places(self) -> None:
+        self.assertEqual(selfcheck.Places.of(self.zen), selfcheck.Places(1, 2, 4, 8, 10, 16, 18))
+        self.assertEqual(selfcheck.Places.of(self.xeon), selfcheck.Places(1, 2, 4, None, None, 16, 18))
+        small = lab.machine_of("1x1x1x1")
+        self.assertEqual(selfcheck.Places.of(small), selfcheck.Places(*[None] * 7))
+
+    def test_hits_solve_their_equation(self) -> None:
+        self.assertAlmostEqual(selfcheck.hits(4, 1), 0.0198, places=4)
+        self.assertLess(selfcheck.hits(16, 1), 1e-6)
+
+    def test_lines(self) -> None:
+        rows = {row.name: row for row in selfcheck.line_rows(self.zen)}
+        # 3, 5 and 6 instructions of 0.25 ns.
+        self.assertAlmostEqual(rows["read, from LLC"].predicted, 23.75)
+        self.assertAlmostEqual(rows["read, from sibling"].predicted, 0.75)
+        self.assertAlmostEqual(rows["write, shared with other node"].predicted, 198.25)
+        self.assertAlmostEqual(rows["atomic, from other LLC"].predicted, 108.5)
+        self.assertEqual(rows["read, copy from other LLC"].command, "lines 2048 32 w0 r8 =r10")
+
+    def test_a_machine_without_a_place_has_no_row_for_it(self) -> None:
+        names = {row.name for row in selfcheck.line_rows(self.xeon)}
+        self.assertIn("read, from other node", names)
+        self.assertNotIn("read, from other LLC", names)
+        for name in ("1x1x1x1", "1x1x2x1", "2x1x1x2", "1x3x2x2", "4x2x8x2"):
+            with self.subTest(name):
+                self.assertTrue(selfcheck.rows_of(lab.machine_of(name)))
+
+    def test_a_lone_stream_takes_its_own_time(self) -> None:
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.xeon, "read", [0]), 64 / (3 * 0.267 + 4.2))
+
+    def test_streams_share_what_is_narrow(self) -> None:
+        missing = 1 - selfcheck.hits(4, 1)
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 2]), 20 / missing)
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 8]), 21.4 / missing)
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 2, 16, 18]), 40 / missing)
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 2, 8, 10], 16), 15 / missing)
+        # Of three lines that pass, two count.
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "copy", [0]), 20 / missing * 2 / 3)
+
+    def test_siblings_are_slower(self) -> None:
+        alone, shared = (selfcheck.instructions_ns(self.zen, 6, shared=shared) for shared in (False, True))
+        self.assertAlmostEqual(alone, 1.5)
+        self.assertAlmostEqual(shared, 2.5)
+
+    def test_a_buffer_is_larger_than_its_caches(self) -> None:
+        for row in selfcheck.stream_rows(self.zen):
+            words = row.command.split()
+            cpus = list(map(int, words[4:]))
+            for llc in {cpu // 8 for cpu in cpus}:
+                lines = sum(int(words[2]) for cpu in cpus if cpu // 8 == llc)
+                self.assertGreaterEqual(lines, 4 * 16384 * 1024 // 64 - 8, row.name)
+
+
+class TestResults(unittest.TestCase):
+    def setUp(self) -> None:
+        self.machine = lab.machine_of("zen")
+        self.rows = [selfcheck.Row("one", "spin 1 0", "ps", "ps", 250), selfcheck.Row("two", "x", "ns", "ns", 100),
+                     *(selfcheck.Row(f"futex ping-pong, {where}", "x", "ns", "ns")
+                       for where in selfcheck.KERNEL_ORDER)]
+
+    @staticmethod
+    def text(*values: float) -> str:
+        return "\n".join(["chatter", *(f"name={i} {'ps' if i == 0 else 'ns'}={value}"
+                                       for i, value in enumerate(values))])
+
+    def test_values_are_found_by_number(self) -> None:
+        self.assertEqual(selfcheck.parse(self.text(251, 99, 5, 6, 7, 8), self.rows), [251, 99, 5, 6, 7, 8])
+
+    def test_a_missing_value_is_named(self) -> None:
+        with self.assertRaisesRegex(Fail, "remote"):
+            selfcheck.parse(self.text(251, 99, 5, 6, 7), self.rows)
+
+    def test_more_than_five_percent_fails(self) -> None:
+        lines, tests = selfcheck.judge(self.machine, self.rows, [262, 105.1, 5, 6, 7, 8])
+        self.assertEqual([test.status for test in tests], [PASSED, FAILED, PASSED])
+        self.assertIn("+5.1%", tests[1].detail)
+        self.assertTrue(lines[2].endswith("NO"))
+        _, tests = selfcheck.judge(self.machine, self.rows, [237, 95.1, 5, 6, 7, 8])
+        self.assertEqual([test.status for test in tests], [FAILED, PASSED, PASSED])
+
+    def test_order(self) -> None:
+        for values, status in (([5, 5, 6, 7], PASSED), ([5, 6, 6, 7], FAILED), ([6, 5, 7, 8], FAILED)):
+            self.assertEqual(selfcheck.order_test("zen", self.rows[2:], values).status, status, values)
+
+    def test_script_numbers_the_rows(self) -> None:
+        script = selfcheck.script_of(self.machine, self.rows)
+        self.assertIn("lab-probe spin 0 1 0 ", script)
+        self.assertIn("stream -t 16 ", script)
+
+    def test_stream_report(self) -> None:
+        text = 'STREAM 2\n{"benchmark":"stream","functions":{"copy":{"best_mb_s":2500.0,"avg_s":1}}}\n'
+        self.assertEqual(selfcheck.stream_report(text), ["STREAM,   2 threads, GB/s: copy 2.5"])
+
+    def test_medians_and_spread(self) -> None:
+        text = 'Time: 0.010\nTime: 0.030\nTime: 0.020\n{"wakeup_us":{"p50":7.000,"p90":8},"request_us":{"p50":9}}\n'
+        self.assertEqual(selfcheck.medians(text), {"hackbench": 0.02, "schbench": 7})
+        with self.assertRaises(Fail):
+            selfcheck.medians("Time: 1\n")
+        self.assertAlmostEqual(selfcheck.spread([100, 97, 102]), 0.03)
+
+
+if __name__ == "__main__":
+    unittest.main()
