@@ -42,6 +42,8 @@ from suite import (FULL, HOST, QUICK, Case, Chunk, Outcome, Reader, Selection, S
 
 OUT = ROOT / "build/bench"
 OWN_PROGRAMS = ROOT / "bench/workloads"
+# Suites that need another way of running: modules with a main() of their own.
+OWN_RUNNERS = ("overhead",)
 # A machine may take this many times as long as estimated, and then this many seconds more, until it is given up.
 PATIENCE, MERCY = 8, 300
 
@@ -343,6 +345,13 @@ def report_plan(suite: Suite, chunks: Sequence[Chunk], form: str, scripts: bool)
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
     arguments = parse_arguments(argv)
+    if arguments.suite in OWN_RUNNERS:
+        if arguments.dry_run or arguments.where != "lab" or arguments.topology:
+            raise Fail(f"SUITE={arguments.suite} is about one machine of the lab, and has no plan to print")
+        own: int = importlib.import_module(arguments.suite).main(
+            [*(["--quick"] if arguments.quick else []), "--benches", arguments.benches, "--configs", arguments.configs,
+             "--samples", str(arguments.samples), "--out", str(arguments.out)])
+        return own
     suite = load_suite(arguments.suite)
     selection = select(arguments)
     chunks = plan(suite, selection)

@@ -22,9 +22,12 @@ from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged
 
 # Variant -> fragments on top of base and the architecture's.
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "base": (), "debug": ("debug",), "lint": ("lint",), "lab": ("jump-label", "lab"),
+    "base": (), "debug": ("debug",), "lint": ("lint",),
+    # The lab's machine, and the same with our code compiled out and without it.
+    "lab": ("jump-label", "lab"), "lab-off": ("off", "jump-label", "lab"), "lab-pristine": ("jump-label", "lab"),
     # Objects only, to be compared.
     "on": ("jump-label",), "off": ("off", "jump-label"), "pristine": ("jump-label",)}
+PRISTINE = {"pristine", "lab-pristine"}  # built from the source without us
 UML = "um"  # the architecture of the kunit variant
 OUR_SYMBOLS = re.compile(r"CONFIG_CGROUP_STEER")
 
@@ -75,7 +78,7 @@ def environment() -> dict[str, str]:
 
 
 def make_command(target: Target, variant: str) -> list[str]:
-    source = target.pristine if variant == "pristine" else target.tree
+    source = target.pristine if variant in PRISTINE else target.tree
     return ["make", "-C", str(source), f"O={target.out(variant)}", f"ARCH={target.arch}",
             f"CROSS_COMPILE={target.cross_compile}", f"CC=ccache {target.cross_compile}gcc",
             f"-j{os.cpu_count() or 1}"]
@@ -87,7 +90,7 @@ def log_path(target: Target, variant: str) -> Path:
 
 def configure(target: Target, variant: str) -> None:
     """Write .config, unless fragments, Kconfig files and compiler are what they were."""
-    drop = OUR_SYMBOLS if variant == "pristine" else None
+    drop = OUR_SYMBOLS if variant in PRISTINE else None
     # User-mode Linux shares nothing with the machines: it is only there to run functions.
     names = ["kunit"] if target.arch == UML else ["base", target.arch, *VARIANTS[variant]]
     fragments = read_fragments(names, drop)
