@@ -5,6 +5,9 @@ ARCH ?= $(shell uname -m | sed s/aarch64/arm64/)
 export KVER ARCH ACCEL APPEND
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 PYTHON := PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
+# The command goes to the lab as it was written; a $ in it is none of make's.
+override CMD := $(value CMD)
+export CMD
 
 help: ## this list
 	@echo "make TARGET [KVER=$(KVER)] [ARCH=x86_64|arm64] [ACCEL=kvm|tcg]"
@@ -37,11 +40,33 @@ kunit: setup-kernel ## run the KUnit tests under user-mode Linux
 check-hooks: setup-kernel ## apply the hooks without fuzz and compare their size with the budget
 	@$(PYTHON) scripts/check_hooks.py
 
+lab: setup-lab ## run CMD='...' on a modelled machine (TOPO=zen, COST='key=value ...', COUNTS=1)
+	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) $(if $(COUNTS:0=),--counts) -- "$$CMD"
+
+lab-shell: setup-lab ## a console in a modelled machine (TOPO=, COST=)
+	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) --shell
+
+lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=)
+	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION)
+
+bench: setup-bench ## run a suite (SUITE=hint|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= CONFIGS= SAMPLES=)
+	@$(PYTHON) $(BENCH)
+
 deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (an hour or more)
 	@$(PYTHON) scripts/deb.py
 
 deb-config: setup-deb ## only the configuration of 'make deb'
 	@$(PYTHON) scripts/deb.py --configure-only
+
+TOPOLOGY_OPTION = $(if $(TOPO),--topology '$(TOPO)')
+SUITE ?= hint
+BENCH_OPTIONS = $(if $(QUICK:0=),--quick) $(if $(BENCHES),--benches '$(BENCHES)') \
+	$(if $(CONFIGS),--configs '$(CONFIGS)') $(if $(SAMPLES),--samples '$(SAMPLES)')
+ifeq ($(SUITE),overhead)
+BENCH = bench/overhead.py $(BENCH_OPTIONS)
+else
+BENCH = bench/run.py --suite '$(SUITE)' $(BENCH_OPTIONS) $(TOPOLOGY_OPTION) $(if $(WHERE),--where '$(WHERE)')
+endif
 
 clean: ## remove everything that was built
 	rm -rf build
@@ -52,8 +77,13 @@ setup-vm:
 	@scripts/setup kernel vm
 setup-deb:
 	@scripts/setup kernel deb
+setup-lab:
+	@scripts/setup lab
+setup-bench:
+	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
 setup-check:
-	@scripts/setup kernel vm lint deb
+	@scripts/setup kernel vm lint deb bench
+	@scripts/setup lab || echo "check: the steps that need the lab will fail"
 
-.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks deb deb-config clean \
-	setup-kernel setup-vm setup-deb setup-check
+.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
+	clean setup-kernel setup-vm setup-deb setup-lab setup-bench setup-check

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import os
 import sys
 import time
 import traceback
-import unittest
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,15 @@ import kbuild
 import kunit
 import lint
 import offcost
+import unit_tests
 from common import ROOT, Fail, Target, run_main
 
-sys.path.insert(0, str(ROOT / "vm"))
+sys.path[:0] = [str(ROOT / "vm"), str(ROOT / "bench/lab")]
 
 import initramfs  # noqa: E402
 import run  # noqa: E402
-from ktap import FAILED, PASSED, SKIPPED, Test, counted, remarks, summary  # noqa: E402
+import selfcheck  # noqa: E402
+from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
 
 LOGS = ROOT / "build/check"
 # Checkers and a debug build make everything slower, more so on an emulated CPU.
@@ -57,16 +59,8 @@ def simple(name: str, main: Callable[[], int | None]) -> Callable[[Target], list
     return run_step
 
 
-def host_tests(_: Target) -> list[Test]:
-    """The unit tests of the scripts."""
-    suite = unittest.defaultTestLoader.discover(str(ROOT / "scripts/tests"), top_level_dir=str(ROOT / "scripts/tests"))
-    if not (count := suite.countTestCases()):
-        raise Fail("scripts/tests: no test found")
-    stream = io.StringIO()
-    result = unittest.TextTestRunner(stream, verbosity=1).run(suite)
-    tests = [Test(str(test), FAILED, text) for test, text in [*result.failures, *result.errors]]
-    tests += [Test(str(test), SKIPPED, reason) for test, reason in result.skipped]
-    return tests + [Test(f"host test {i}", PASSED) for i in range(count - len(tests))]
+def host_tests(directory: str) -> Callable[[Target], list[Test]]:
+    return lambda _: unit_tests.run(ROOT / directory)
 
 
 def build(variant: str) -> Callable[[Target], list[Test]]:
@@ -107,8 +101,23 @@ def demo(target: Target) -> list[Test]:
     return [Test("demo", PASSED)]
 
 
+def lab_target(target: Target) -> Target:
+    """The modelled machine is an arm64 one, whatever else is tested."""
+    return dataclasses.replace(target, arch="arm64")
+
+
+def lab(target: Target) -> list[Test]:
+    kbuild.build(lab_target(target), "lab")
+    return [Test("kernel lab", PASSED)]
+
+
+def lab_check(target: Target) -> list[Test]:
+    return selfcheck.run(lab_target(target))
+
+
 STEPS = (
-    Step("host-tests", "unit tests of the scripts", host_tests),
+    Step("host-tests", "unit tests of the scripts", host_tests("scripts/tests")),
+    Step("bench-tests", "unit tests of the benchmarks", host_tests("bench/tests")),
     Step("licence", "licences, private places", simple("licence", check_licence.main)),
     Step("hooks", "hooks apply without fuzz and keep to their budget", simple("hooks", check_hooks.main)),
     Step("kunit", "KUnit tests under user-mode Linux", kunit.run),
@@ -121,6 +130,8 @@ STEPS = (
     Step("demo", "the demo", demo, ("kernel",)),
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
+    Step("lab", "build the lab's kernel, for arm64", lab),
+    Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",)),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-split", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),

@@ -15,7 +15,9 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -263,12 +265,14 @@ def run_script(topology: str | Machine, script: str, programs: Sequence[str], *,
     """Run a shell script as root on the modelled machine and return what came of it.
 
     `timeout` is in seconds of the host. `programs` are Debian's (rootfs.PROGRAMS) and ours, by name. The cache model
-    is on while the script runs; it may switch it with lab-mark.
+    is on while the script runs; it may switch it with lab-mark. KERNEL= in the environment names another kernel.
     """
     target = Target(Target.from_environment({**os.environ, "ARCH": "arm64"}).kver, "arm64")
     machine = topology if isinstance(topology, Machine) else machine_of(topology)
     version = qemu_version()
-    kernel = kernel or kbuild.build(target, "lab")
+    kernel = kernel or (Path(given) if (given := os.environ.get("KERNEL")) else kbuild.build(target, "lab"))
+    if not kernel.is_file():
+        raise Fail(f"KERNEL={kernel}: there is no such file; it names a kernel image to use instead of this tree's")
     root = image(target, programs, extra or {})
     plugin = build_plugin(target)
     out = target.build / "lab" / "run" / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -286,8 +290,9 @@ def run_script(topology: str | Machine, script: str, programs: Sequence[str], *,
     progress = Progress(what) if what else None
     began = time.monotonic()
     problem = ""
+    # QEMU ends with this process, however this one does.
     # pylint: disable-next=consider-using-with
-    process = subprocess.Popen(command, env={**os.environ, "LD_PRELOAD": str(plugin)},
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "env", f"LD_PRELOAD={plugin}", *command],
                                stdin=None if mode == "shell" else subprocess.DEVNULL)
     try:
         while process.poll() is None:
@@ -354,16 +359,20 @@ def main() -> int:
     parser.add_argument("--timeout", type=int, default=3600, help="seconds of the host")
     parser.add_argument("--counts", action="store_true", help="print what the plugin counted")
     parser.add_argument("--shell", action="store_true", help="a console instead of a command")
-    parser.add_argument("command", nargs="*", help="a shell command for the machine")
+    parser.add_argument("command", nargs="*",
+                        help="for the machine: a shell command as one word, or a program and its arguments, after --")
     arguments = parser.parse_args()
     machine = machine_of(arguments.topology, arguments.cost, quantum_ns=arguments.quantum,
                          cache=not arguments.no_cache_model, memory=arguments.memory)
-    script = " ".join(arguments.command)
+    script = arguments.command[0] if len(arguments.command) == 1 else shlex.join(arguments.command)
     known = [*rootfs.PROGRAMS, *(path.stem for directory in OWN_PROGRAMS for path in (ROOT / directory).glob("*.c"))]
     programs = arguments.programs.split(",") if arguments.programs else \
         [name for name in known if arguments.shell or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", script)]
-    if not script and not arguments.shell:
+    if not script.strip() and not arguments.shell:
         raise Fail("what shall the machine run? For example: make lab TOPO=zen CMD='hackbench -g 2 -l 100'")
+    print(f"  {machine.name}: {machine.topology.cpus} CPUs"
+          + (", 'exit' switches it off" if arguments.shell else ""), file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     result = run_script(machine, script, programs, append=arguments.append, timeout=arguments.timeout,
                         on_line=lambda line: print(line, flush=True), mode="shell" if arguments.shell else "script")
     if arguments.counts:
