@@ -15,7 +15,7 @@ from suite import (BASELINE, FULL, HIGHER, HINT, HOST, LOWER, PINNED, PROFILE, Q
                    Figure, Metric, Suite, Switch, Verdict, View)
 
 # Where the kernel offers seed 1's own way of trusting "has idle cores".
-SEED1_SWITCH = Switch("/sys/kernel/debug/sched/steer/seed1", on="1", off="0")
+SEED1_SWITCH = Switch("/sys/kernel/debug/sched/steer_seed1", on="1", off="0")
 
 # Millions of instructions in a second of the lab's time: of a thread alone on its core, and of one of two. By these the
 # amounts of work are chosen; the costs that the lab computes with are in bench/lab/costs.toml.
@@ -75,7 +75,8 @@ SCHBENCH = Bench(
 # tbench takes whole seconds, which the lab cannot afford. What ends it is its own alarm, every second, and with -t 0
 # any alarm; so it gets one earlier. That is ignored until tbench is ready for it, and while a client has transferred
 # nothing yet. Then there is a second one, and "measured again" makes the result unreadable. To be on time, both the
-# shell that sends it and tbench's first process, which only waits for it, have the highest priority.
+# shell that sends it and tbench's first process, which only waits for it, have the highest priority, where there is a
+# nice (arm64's busybox has none).
 #
 # Its load file has phases longer than such a run, and begins with files of 1 MB being written. Here a piece of it is
 # used that has the mix of the whole, in an order that gives each stretch of it that mix.
@@ -84,7 +85,9 @@ TBENCH_BRIEFLY = """dd if=/usr/share/dbench/client.txt bs=65536 skip=85 count=4 
 END { for (i = 0; i < NR - 2; i++) print line[2 + i * 1009 % (NR - 2)] }' > /tmp/tbench.load
 tbench_srv > /dev/null 2>&1 & server=$!
 sleep 1
-sh -c 'trap "" ALRM; echo $$; exec tbench -c /tmp/tbench.load -t 0 {load} 127.0.0.1' | nice -n -20 sh -c '
+first=
+nice true 2> /dev/null && first="nice -n -20"
+sh -c 'trap "" ALRM; echo $$; exec tbench -c /tmp/tbench.load -t 0 {load} 127.0.0.1' | $first sh -c '
 """ + NOW + """
 read -r first
 while read -r line; do
@@ -92,7 +95,7 @@ while read -r line; do
 	[ "$line" = "releasing clients" ] || continue
 	now
 	begin=$now
-	renice -n -20 -p "$first" > /dev/null
+	renice -n -20 -p "$first" > /dev/null 2>&1
 	sleep {work}
 	kill -ALRM "$first"
 	now
