@@ -28,8 +28,10 @@ import unit_tests
 from common import ROOT, Fail, Target, run_main
 
 sys.path[:0] = [str(ROOT / "vm"), str(ROOT / "bench/lab")]
+sys.path.append(str(ROOT / "bench"))  # behind vm, which has a module "run", too
 
 import initramfs  # noqa: E402
+import regression  # noqa: E402
 import run  # noqa: E402
 import selfcheck  # noqa: E402
 from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
@@ -132,6 +134,7 @@ STEPS = (
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",)),
+    Step("lab-collapse", "the collapse of seed 1, and that ours does not", regression.run, ("lab",)),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-split", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),
