@@ -114,7 +114,7 @@
 				 STEER_FORK_AFFINE)
 
 /* For how long a crowded LLC draws no more tasks to it. */
-#define STEER_CROWDED		max(HZ / 100, 2)
+#define STEER_CROWDED		(HZ / 10)
 
 /* When the LLC was found crowded, in jiffies; that of its first CPU counts. */
 static DEFINE_PER_CPU(unsigned long, steer_crowded);
@@ -256,13 +256,11 @@ static int steer_idle_in_llc(struct task_struct *p, int target, int prev_cpu)
 static bool steer_llc_has_room(struct task_struct *p, int cpu)
 {
 	const struct cpumask *span = steer_llc(cpu);
-	int other, idle = 0, count = 0;
+	int other, idle = 0;
 
-	for_each_cpu_and(other, span, p->cpus_ptr) {
-		count++;
+	for_each_cpu(other, span)
 		idle += steer_cpu_idle(p, other);
-	}
-	return idle * 2 >= count;
+	return idle * 2 >= cpumask_weight(span);
 }
 
 /*
