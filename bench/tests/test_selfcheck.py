@@ -10,7 +10,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("sc
 import lab  # noqa: E402
 import selfcheck  # noqa: E402
 from common import Fail  # noqa: E402
-from ktap import FAILED, PASSED  # noqa: E402
+from ktap import FAILED, PASSED, Test  # noqa: E402
 
 
 class TestPredictions(unittest.TestCase):
@@ -116,6 +116,18 @@ class TestResults(unittest.TestCase):
         with self.assertRaises(Fail):
             selfcheck.medians("Time: 1\n")
         self.assertAlmostEqual(selfcheck.spread([100, 97, 102]), 0.03)
+
+
+class FailedTwice(unittest.TestCase):
+    def test_only_what_fails_again(self) -> None:
+        first = [Test("a", PASSED), Test("b", FAILED, "1"), Test("c", FAILED, "1")]
+        again = [Test("a", FAILED, "2"), Test("b", PASSED), Test("c", FAILED, "2")]
+        self.assertEqual([test.status for test in selfcheck.failed_twice(first, lambda: again)],
+                         [PASSED, PASSED, FAILED])
+
+    def test_not_run_again_without_need(self) -> None:
+        self.assertEqual(selfcheck.failed_twice([Test("a", PASSED)], lambda: self.fail("run again")),
+                         [Test("a", PASSED)])
 
 
 if __name__ == "__main__":
