@@ -35,6 +35,7 @@ import regression  # noqa: E402
 import run  # noqa: E402
 import selfcheck  # noqa: E402
 from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
+from second_look import look_again  # noqa: E402
 
 LOGS = ROOT / "build/check"
 # Checkers and a debug build make everything slower, more so on an emulated CPU.
@@ -83,14 +84,16 @@ def machine(target: Target, mode: str, topology: str, variant: str = "base", app
                        memory=3072 if variant == "debug" else 2048, append=append, only=only)
 
 
-def selftests(topology: str, variant: str = "base") -> Callable[[Target], list[Test]]:
-    return lambda target: run.check(machine(target, "check", topology, variant))
+def selftests(topology: str, variant: str = "base", only: str = "") -> Callable[[Target], list[Test]]:
+    def run_step(target: Target) -> list[Test]:
+        return look_again(run.check(machine(target, "check", topology, variant, only=only)),
+                          lambda program: run.check(machine(target, "check", topology, variant, only=program)))
+    return run_step
 
 
 def debug_selftests(target: Target) -> list[Test]:
     """On the debug kernel it is reports that count; where tasks go is judged on the fast one."""
-    return [test for program in DEBUG_PROGRAMS
-            for test in run.check(machine(target, "check", "split", "debug", only=program))]
+    return [test for program in DEBUG_PROGRAMS for test in selftests("split", "debug", program)(target)]
 
 
 def disabled(target: Target) -> list[Test]:

@@ -206,20 +206,29 @@ TEST_F_TIMEOUT(balance, overloaded, 300)
 
 /*
  * Affinity to one CPU here and one elsewhere: two tasks do not fit one CPU, so
- * the LLC is full for them however many of its CPUs are idle.
+ * the LLC is full for them however many of its CPUs are idle. They must not be
+ * held; that the balancer then finds them is its own affair, for which it gets
+ * some attempts: between two LLCs, with one task too many, it is not sure to.
  */
-TEST_F_TIMEOUT(balance, affinity_counts, 180)
+TEST_F_TIMEOUT(balance, affinity_counts, 300)
 {
+	bool apart = false;
 	cpu_set_t mask;
 	int b0;
 
 	REQUIRE_LLCS(&self->t, 2);
-	b0 = cpuset_nth(&self->t.llc[0], 1);
+	/* The neighbour, if only one in the same node: no NUMA allowance there. */
+	b0 = cpuset_nth(&self->t.llc[self->t.nr_llcs - 2], 1);
 	mask = cpuset_or(cpuset_one(self->a0), cpuset_one(b0));
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
-	ASSERT_EQ(0, queue(self, 2, self->a0, &mask));
-	EXPECT_TRUE(WAIT_FOR(spread(self) == 2));
+	for (int i = 0; i < 3 && !apart; i++) {
+		end_tasks(self);
+		ASSERT_EQ(0, queue(self, 2, self->a0, &mask));
+		apart = WAIT_FOR(spread(self) == 2);
+	}
+	EXPECT_TRUE(apart);
 	EXPECT_EQ(0, outside(self, &mask));
+	EXPECT_EQ(0, COUNT("held"));
 }
 
 /*

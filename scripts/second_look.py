@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Look again at selftests that judge where tasks ran, when they failed.
+
+An emulated machine has more CPUs than its host, which stand still in turn and for longer the more the host has to do.
+Where tasks go depends on what is idle at that moment, so a test of it can fail for reasons that are not in the kernel.
+What is broken fails twice; and every first failure is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ktap import FAILED, Test
+
+# The programs that judge by placement or by shares of CPU time. A kernel complaint, a hang of the machine or a failure
+# in any other program counts at once.
+STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test")
+
+
+def program_of(test: Test) -> str:
+    return test.name.split(":", 1)[0]
+
+
+def look_again(tests: list[Test], repeat: Callable[[str], Iterable[Test]],
+               say: Callable[[str], None] = print) -> list[Test]:
+    """The tests, with those of a statistical program that failed replaced by the ones of its repetition."""
+    failed = [test for test in tests if test.status == FAILED]
+    programs = list(dict.fromkeys(map(program_of, failed)))
+    if not programs or not set(programs) <= set(STATISTICAL):
+        return tests
+    for test in failed:
+        say(f"  failed at first: {test.name}{': ' if test.detail else ''}{test.detail}")
+    for program in programs:
+        say(f"  looking again at {program}")
+        again = list(repeat(program))
+        # What is about the machine was in the first run already, unless something went wrong with it now.
+        tests = [test for test in tests if program_of(test) != program]
+        tests += [test for test in again if program_of(test) == program or test.status == FAILED]
+    return tests

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A placement test that failed is repeated; everything else counts at once."""
+
+import unittest
+
+import context  # noqa: F401
+from ktap import FAILED, PASSED, Test
+from second_look import look_again
+
+MACHINE = Test("machine: last-level caches", PASSED)
+GOOD = Test("wake_test: wake.affine", PASSED)
+BAD = Test("wake_test: wake.affine", FAILED)
+OTHER = Test("interface_test: words", FAILED)
+COMPLAINT = Test("console: WARNING", FAILED)
+
+
+class SecondLook(unittest.TestCase):
+    def look(self, tests: list[Test], *again: list[Test]) -> tuple[list[Test], list[str], list[str]]:
+        asked: list[str] = []
+        said: list[str] = []
+        answers = iter(again)
+
+        def repeat(program: str) -> list[Test]:
+            asked.append(program)
+            return next(answers)
+        return look_again(tests, repeat, said.append), asked, said
+
+    def test_all_passed(self) -> None:
+        self.assertEqual(self.look([MACHINE, GOOD]), ([MACHINE, GOOD], [], []))
+
+    def test_passes_at_second_attempt(self) -> None:
+        tests, asked, said = self.look([MACHINE, BAD], [MACHINE, GOOD])
+        self.assertEqual((tests, asked), ([MACHINE, GOOD], ["wake_test"]))
+        self.assertIn("failed at first: wake_test: wake.affine", said[0])
+
+    def test_fails_twice(self) -> None:
+        tests, _, _ = self.look([MACHINE, BAD], [MACHINE, BAD])
+        self.assertEqual(tests, [MACHINE, BAD])
+
+    def test_complaint_in_the_repetition(self) -> None:
+        tests, _, _ = self.look([MACHINE, BAD], [MACHINE, GOOD, COMPLAINT])
+        self.assertIn(COMPLAINT, tests)
+
+    def test_results_of_the_first_run_do_not_add_up(self) -> None:
+        tests, _, _ = self.look([MACHINE, BAD, Test("wake_test: exit status", FAILED)], [MACHINE, GOOD])
+        self.assertEqual(tests, [MACHINE, GOOD])
+
+    def test_other_failures_count_at_once(self) -> None:
+        for other in (OTHER, COMPLAINT, Test("machine: end", FAILED)):
+            tests, asked, _ = self.look([BAD, other])
+            self.assertEqual((tests, asked), ([BAD, other], []))
+
+
+if __name__ == "__main__":
+    unittest.main()
