@@ -64,13 +64,14 @@ static __always_inline u32 steer_hint(struct task_struct *p)
 #define STEER_SLICE_MIN		((u64)NSEC_PER_MSEC / 10)
 #define STEER_SLICE_MAX		((u64)NSEC_PER_MSEC * 100)
 
+/* Interrupts are off: @p's pi_lock or rq lock is held. */
 static __always_inline void steer_count(struct task_struct *p,
 					enum steer_counter counter)
 {
 	struct steer_stats __percpu *stats = READ_ONCE(task_group(p)->steer.stats);
 
 	if (stats)
-		this_cpu_inc(stats->count[counter]);
+		__this_cpu_inc(stats->count[counter]);
 }
 
 u32 steer_hint_available(void);
@@ -80,7 +81,7 @@ void steer_tg_offline(struct task_group *tg);
 void steer_tg_free(struct task_group *tg);
 void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 
-int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target);
+int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, u32 hint);
 int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
 bool __steer_fork_spread(struct task_struct *p);
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
@@ -98,8 +99,12 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
 					  int target)
 {
-	if (static_branch_unlikely(&steer_hint_key.key))
-		return __steer_wake_cpu(p, prev_cpu, target);
+	if (static_branch_unlikely(&steer_hint_key.key)) {
+		u32 hint = steer_hint(p);
+
+		if (hint)
+			return __steer_wake_cpu(p, prev_cpu, target, hint);
+	}
 	return -1;
 }
 

@@ -146,37 +146,48 @@ static unsigned long steer_task_util(struct task_struct *p)
 	return max(READ_ONCE(p->se.avg.util_avg), est);
 }
 
-static bool steer_fits(struct task_struct *p, int cpu)
+static bool steer_fits_util(struct task_struct *p, int cpu)
 {
 	unsigned long util;
-
-	if (!sched_asym_cpucap_active())
-		return true;
 
 	util = clamp(steer_task_util(p), steer_util_min(p), steer_util_max(p));
 	return util * 5 <= cpu_rq(cpu)->cpu_capacity * 4;
 }
 
-static bool steer_cpu_allowed(struct task_struct *p, int cpu)
+/* On a machine whose CPUs differ: is this one large enough? */
+static __always_inline bool steer_fits(struct task_struct *p, int cpu)
+{
+	return !sched_asym_cpucap_active() || steer_fits_util(p, cpu);
+}
+
+static __always_inline bool steer_cpu_allowed(struct task_struct *p, int cpu)
 {
 	return cpumask_test_cpu(cpu, p->cpus_ptr) &&
 	       sched_cpu_cookie_match(cpu_rq(cpu), p) && steer_fits(p, cpu);
 }
 
-/* Would @p run at once on this allowed CPU? */
-static bool steer_cpu_idle(struct task_struct *p, int cpu)
+/* Does this CPU run nothing but SCHED_IDLE tasks, to which @p would not belong? */
+static bool steer_cpu_gives_way(struct task_struct *p, int cpu)
 {
 	struct rq *rq = cpu_rq(cpu);
 	unsigned int nr_idle_policy;
 
-	if (available_idle_cpu(cpu))
-		return true;
 	if (task_has_idle_policy(p))
 		return false;
-
-	/* One that runs nothing but SCHED_IDLE tasks is as good. */
 	nr_idle_policy = READ_ONCE(steer_nr_idle_policy(rq));
 	return nr_idle_policy && READ_ONCE(rq->nr_running) == nr_idle_policy;
+}
+
+/* Would @p run at once on this allowed CPU? */
+static __always_inline bool steer_cpu_idle(struct task_struct *p, int cpu)
+{
+	return available_idle_cpu(cpu) || steer_cpu_gives_way(p, cpu);
+}
+
+/* cpus_share_cache() without a call. */
+static __always_inline bool steer_same_llc(int a, int b)
+{
+	return per_cpu(sd_llc_id, a) == per_cpu(sd_llc_id, b);
 }
 
 static bool steer_siblings_idle(int cpu)
@@ -353,7 +364,7 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 
 	/* These it finds itself. */
 	if (steer_cpu_idle(p, target) ||
-	    (cpus_share_cache(target, prev_cpu) && steer_cpu_idle(p, prev_cpu)))
+	    (steer_same_llc(target, prev_cpu) && steer_cpu_idle(p, prev_cpu)))
 		return -1;
 	cpu = steer_idle_in_llc(p, target, prev_cpu);
 	return cpu >= 0 ? cpu : steer_idle_beyond(p, target, prev_cpu, 0);
@@ -391,9 +402,13 @@ static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
 
 		if (!cpumask_test_cpu(cpu, llc) || !steer_cpu_allowed(p, cpu))
 			continue;
-		if (available_idle_cpu(cpu) && steer_siblings_idle(cpu))
+		if (available_idle_cpu(cpu)) {
+			/* Is its core awake? */
+			if (sched_smt_active() && !steer_siblings_idle(cpu))
+				return cpu;
 			continue;
-		if (steer_cpu_idle(p, cpu))
+		}
+		if (steer_cpu_gives_way(p, cpu))
 			return cpu;
 		if (idle_only)
 			continue;
@@ -451,7 +466,7 @@ static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
 	if (!(hint & STEER_WAKE))
 		return target;
 
-	if (cpus_share_cache(waker_cpu, prev_cpu))
+	if (steer_same_llc(waker_cpu, prev_cpu))
 		*verdict = STEER_V_SAME_LLC;
 	else if ((hint & STEER_WAKE_AFFINE) && (in_hardirq() || is_idle_task(current)))
 		*verdict = STEER_V_IRQ;
@@ -516,26 +531,14 @@ static int steer_verdict_of(int cpu)
 	return cpu >= 0 ? STEER_V_FOLLOWED : STEER_V_FULL;
 }
 
-int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
+/* The wakeup of a task whose group has words with a say in it, all cases. */
+static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
+				      int target, u32 hint)
 {
 	int wake, reach = STEER_V_UNASKED, scan = STEER_V_UNASKED;
 	int pack = STEER_V_UNASKED, pointed, found = -1;
 	int waker_cpu = smp_processor_id();
 	bool searched = false, no_search;
-	u32 hint = steer_hint(p);
-
-	lockdep_assert_held(&p->pi_lock);
-
-	if (!hint)
-		return -1;
-	steer_account_inert(p, hint);
-	if (!(hint & STEER_AT_WAKEUP))
-		return -1;
-
-	/* Let the default path stack the completion of I/O on a kworker's CPU. */
-	if (is_per_cpu_kthread(current) && in_task() && prev_cpu == waker_cpu &&
-	    this_rq()->nr_running <= 1)
-		return -1;
 
 	/* wake_wide does not queue before it has searched. */
 	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
@@ -551,7 +554,7 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
 		if (found < 0)
 			found = steer_hinted_llc(p, hint, pointed, prev_cpu);
 		wake = steer_verdict_of(found);
-		searched = cpus_share_cache(pointed, target);
+		searched = steer_same_llc(pointed, target);
 	}
 
 	/* Without an LLC from the hint, the other words apply to the default. */
@@ -584,6 +587,66 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target)
 	if (found >= 0)
 		p->recent_used_cpu = prev_cpu;
 	return found;
+}
+
+/*
+ * What steer_wake_search() decides in most wakeups: that @p goes back to where
+ * it ran last, which is idle, or that the default path finds an idle CPU without
+ * help. Returns false where it takes more to tell.
+ */
+static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu,
+					     int target, u32 hint, int *found)
+{
+	bool elsewhere = (hint & STEER_WAKE) &&
+			 !steer_same_llc(smp_processor_id(), prev_cpu);
+
+	if ((hint & STEER_PACK) || (elsewhere && (hint & STEER_WAKE_AFFINE)))
+		return false;
+
+	if (!elsewhere && !(hint & (STEER_SCAN | STEER_REACH))) {
+		if (!steer_cpu_idle(p, target))
+			return false;
+		*found = -1;
+	} else {
+		/* wake_wide does not queue before it has searched. */
+		bool no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
+
+		if (!elsewhere && !no_search && !steer_same_llc(target, prev_cpu))
+			return false;
+		if (!steer_cpu_allowed(p, prev_cpu) || !steer_cpu_idle(p, prev_cpu))
+			return false;
+		*found = prev_cpu;
+		p->recent_used_cpu = prev_cpu;
+		if (no_search || (hint & STEER_SCAN_FULL))
+			steer_count(p, STEER_NR_SCAN_FOLLOWED);
+	}
+	if (hint & STEER_WAKE)
+		steer_count(p, elsewhere ? STEER_NR_WAKE_FOLLOWED :
+					   STEER_NR_WAKE_SAME_LLC);
+	return true;
+}
+
+int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, u32 hint)
+{
+	int found;
+
+	lockdep_assert_held(&p->pi_lock);
+
+	if (hint & (STEER_SLICE | STEER_ENERGY))
+		steer_account_inert(p, hint);
+	if (!(hint & STEER_AT_WAKEUP))
+		return -1;
+
+	/* Let the default path stack the completion of I/O on a kworker's CPU. */
+	if (is_per_cpu_kthread(current) && in_task() &&
+	    prev_cpu == smp_processor_id() && this_rq()->nr_running <= 1)
+		return -1;
+
+	/* A trace has the verdict on each word, which is more than is needed here. */
+	if (!trace_steer_wake_enabled() && !READ_ONCE(steer_hint_seed1) &&
+	    steer_wake_quick(p, prev_cpu, target, hint, &found))
+		return found;
+	return steer_wake_search(p, prev_cpu, target, hint);
 }
 
 /*
@@ -737,7 +800,7 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 
 	lockdep_assert_rq_held(cpu_rq(src_cpu));
 
-	if (!(hint & STEER_WAKE) || cpus_share_cache(src_cpu, dst_cpu))
+	if (!(hint & STEER_WAKE) || steer_same_llc(src_cpu, dst_cpu))
 		return false;
 	/* A task that does not fit its CPU has to get away from it. */
 	if (READ_ONCE(cpu_rq(src_cpu)->misfit_task_load))
