@@ -102,6 +102,170 @@ def stream(output: str) -> Values:
     return {kernel: _number(functions.get(kernel) or {}, "best_mb_s") for kernel in ("copy", "scale", "add", "triad")}
 
 
+# ---------------------------------------------------------------- headroom
+
+# A step reaches a demand when this much less is idle for REACHED_STEPS steps: idle time is told in hundredths of a second.
+REACHED_POINTS, REACHED_STEPS = 2.0, 2
+
+
+def _objects(output: str) -> dict[str, dict[str, Any]]:
+    """All lines of JSON in the output, by the benchmark that they say they are of; of spin and barrier see gang()."""
+    found = {}
+    for line in output.splitlines():
+        if line.startswith('{"benchmark":'):
+            value = json.loads(line)
+            if value["benchmark"] in found:
+                raise Unreadable(f"two results of {value['benchmark']}")
+            found[value["benchmark"]] = value
+    return found
+
+
+def _observed(found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    if not (seen := found.get("observe")):
+        raise Unreadable("nothing from 'observe' in the output")
+    return seen
+
+
+def _asked(output: str) -> tuple[float, float]:
+    """What the case asks to be idle, in percent, and how long it warmed up."""
+    match = _only(rf"^demand {NUMBER} warm {NUMBER}$", output, "line 'demand'")
+    return float(match[1]), float(match[2])
+
+
+def _mean(values: list[float]) -> float:
+    if not values:
+        raise Unreadable("no step of the observer is in the measured time")
+    return sum(values) / len(values)
+
+
+def _sides(seen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: group for name, group in seen["groups"].items() if name.startswith("side")}
+
+
+def _machine(output: str, warm: float | None = None, until: float = math.inf) -> Values:
+    """Idle time and side work, after the warm-up. A side job that used nothing was not there."""
+    seen = _observed(_objects(output))
+    demand, told = _asked(output)
+    steps = [at for at, time in enumerate(seen["at_s"]) if (told if warm is None else warm) < time <= until]
+    idle = _mean([seen["idle"][at] for at in steps])
+    values = {"idle": idle}
+    sides = _sides(seen)
+    usage = [sum(group["usage"][at] for group in sides.values()) for at in steps]
+    if any(usage):
+        main = _mean([seen["groups"]["main"]["usage"][at] for at in steps])
+        side = _mean(usage)
+        left = 100 - main - demand
+        values |= {"idle_error": abs(idle - demand), "side": side,
+                   "side_least": min(_mean(usage[at:at + 2]) for at in range(max(len(usage) - 1, 1)))}
+        if left > 0:
+            values["side_part"] = 100 * side / left
+    return values
+
+
+def _latencies(found: Mapping[str, Any]) -> Values:
+    return {name: _number(found, name) for name in ("p50", "p99", "p999")}
+
+
+def headroom_requests(output: str) -> Values:
+    """bench/workloads/serve and observe: latencies and rate after the warm-up, and what the machine did."""
+    if not (served := _objects(output).get("serve")):
+        raise Unreadable("nothing from 'serve' in the output")
+    return {**_latencies(served["latency_us"]), "rps": _number(served["latency_us"], "rps"), **_machine(output)}
+
+
+def headroom_share(output: str) -> Values:
+    """Likewise, and by how much at most the groups sideWEIGHT are off what their weights say."""
+    seen = _observed(_objects(output))
+    used = {int(name.removeprefix("side")): float(group["cpu_s"]) for name, group in _sides(seen).items()}
+    values = headroom_requests(output)
+    if total := sum(used.values()):
+        share = total / sum(used)
+        values["share_error"] = max(abs(100 * (time / weight / share - 1)) for weight, time in used.items())
+    return values
+
+
+def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[int], bool]) -> float:
+    """Milliseconds from the begin of a stage until something is so for some steps; all of it where it never is."""
+    steps = [at for at, time in enumerate(seen["at_s"]) if begin < time <= end]
+    for place in range(len(steps) - REACHED_STEPS + 1):
+        if all(reached(at) for at in steps[place:place + REACHED_STEPS]):
+            return 1000 * (seen["at_s"][steps[place]] - begin)
+    return 1000 * (end - begin)
+
+
+def headroom_step(output: str) -> Values:
+    """The three stages of a step: how long until the demand is kept, and until the side job has its share back.
+
+    A time as long as the stage says that it did not happen in it. Without a side job there is none to have it back.
+    """
+    found = _objects(output)
+    if not (served := found.get("serve")) or len(served["stages"]) != 3:
+        raise Unreadable("no three stages from 'serve' in the output")
+    seen, (demand, _) = _observed(found), _asked(output)
+    _, high, back = served["stages"]
+
+    def kept(at: int) -> bool:
+        return bool(seen["idle"][at] >= demand - REACHED_POINTS)
+
+    def used(at: int) -> bool:
+        return bool(seen["idle"][at] <= demand + REACHED_POINTS)
+
+    values = {"reaction": _first(seen, high["begin_s"], high["end_s"], kept), "high_p99":
+              _number(high["latency_us"], "p99"), **_machine(output),
+              "high_idle": _machine(output, high["begin_s"] + 0.3, high["end_s"])["idle"]}
+    if "side" in values:
+        values["return"] = _first(seen, back["begin_s"], back["end_s"], used)
+    return values
+
+
+def headroom_series(output: str) -> dict[str, Any]:
+    """What a picture over time shows: idle, the side's use and budget, and the p99 of requests, in steps."""
+    found = _objects(output)
+    seen, served = _observed(found), found["serve"]
+    sides = list(_sides(seen).values())
+    budgets = [group["budget_us"] for group in sides if "budget_us" in group]
+    period = 1000.0 * seen["cpus"]
+    return {"at_s": seen["at_s"], "idle": seen["idle"], "demand": _asked(output)[0],
+            "side": [sum(group["usage"][at] for group in sides) for at in range(len(seen["at_s"]))],
+            "budget": [None if None in values else sum(values) / period for values in zip(*budgets)],
+            "interval_s": served["interval_s"], "p99_us": served["p99_us"],
+            "stages": [[stage["begin_s"], stage["percent"]] for stage in served["stages"]]}
+
+
+def headroom_timers(output: str) -> Values:
+    """cyclictest's histogram, of all threads together, and what the machine did."""
+    counts: dict[int, int] = {}
+    for match in re.finditer(r"^([0-9]{6})((?:[ \t]+[0-9]{6,})+)$", output, re.MULTILINE):
+        counts[int(match[1])] = sum(int(count) for count in match[2].split())
+    total = sum(counts.values())
+    overflows = sum(int(count) for line in re.findall(r"^# Histogram Overflows: ([0-9 ]+)$", output, re.MULTILINE)
+                    for count in line.split())
+    if not total:
+        raise Unreadable("no histogram in the output")
+    values = _machine(output)
+    for name, part in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
+        seen, rank = 0, math.ceil(part * (total + overflows))
+        if rank > total:
+            raise Unreadable(f"{overflows} latencies are beyond the histogram")
+        for value in sorted(counts):
+            seen += counts[value]
+            if seen >= rank:
+                values[name] = float(value)
+                break
+    return values
+
+
+def headroom_disk(output: str) -> Values:
+    """fio's JSON: completion latencies and rate of reads, and what the machine did."""
+    jobs = _json_object("\n" + output[output.find("\n{\n") + 1:] if "\n{\n" in output else output).get("jobs")
+    if not jobs:
+        raise Unreadable("no jobs in fio's output")
+    percentiles = jobs[0]["read"]["clat_ns"].get("percentile") or {}
+    values = {name: _number(percentiles, key) / 1e3 for name, key in
+              (("p50", "50.000000"), ("p99", "99.000000"), ("p999", "99.900000"))}
+    return {**values, "iops": _number(jobs[0]["read"], "iops"), **_machine(output)}
+
+
 def perf_sched(output: str) -> Values:
     """perf bench sched messaging and pipe, in the default or the simple format."""
     if match := re.search(rf"^ +Total time: {NUMBER} \[sec\]$", output, re.MULTILINE):

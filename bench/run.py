@@ -65,7 +65,7 @@ class Runner(Protocol):
     """Runs a shell script on a machine; bench/lab/lab.py has one, bench/host.py another."""
 
     def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path],
-                 timeout: int, on_line: Callable[[str], None]) -> RunResult: ...
+                 timeout: int, on_line: Callable[[str], None], append: str = "") -> RunResult: ...
 
 
 def lab_runner() -> Runner:
@@ -78,8 +78,10 @@ def lab_runner() -> Runner:
     streams = "on_line" in inspect.signature(lab.run_script).parameters
 
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
-                   on_line: Callable[[str], None]) -> RunResult:
+                   on_line: Callable[[str], None], append: str = "") -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
+        if append:
+            arguments["append"] = append
         result: RunResult = lab.run_script(topology, script, programs, extra=extra, timeout=timeout, **arguments)
         if not streams:
             for line in result.output.splitlines():
@@ -223,7 +225,7 @@ class Run:
         for number, case, values in self.counted:
             if 2 * number + 1 < len(marks) and (derive := self.suite.bench(case.bench).derive):
                 before, after = marks[2 * number], marks[2 * number + 1]
-                grown = {key: after[key] - before[key] for key in ("kernel", "user", "time_ns")}
+                grown = {key: after[key] - before[key] for key in ("kernel", "user", "busy_ns")}
                 self.take_values(case, derive(values, grown, environment.get("costs", {})))
         self.counted = []
 
@@ -239,7 +241,9 @@ class Run:
         extra = {name: path for bench in benches for name, path in bench.files.items()}
         try:
             result = self.runner(chunk.layout.name, script(self.suite, chunk, self.selection.form, nonce), programs,
-                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed)
+                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed,
+                                 **({"append": self.suite.append} if self.suite.append and not self.selection.host
+                                    else {}))
         except Fail as failure:
             # One that did not even start will not start the next time either.
             if not reader.kernel:

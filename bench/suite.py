@@ -290,6 +290,7 @@ class Suite:
     quick_topologies: tuple[str, ...] = ()
     quick_configurations: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
+    append: str = ""  # kernel parameters, in the lab
 
     def bench(self, name: str) -> Bench:
         for bench in self.benches:
@@ -548,7 +549,7 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
                       {"load": str(case.load), "cpus": str(len(layout.cpus)), **configuration.variables}.items())
     command = (command if groups else "") + bench.shell(case.load, form)
     measure = f"measure{'_groups' if groups else ''} {bench.limit} {shlex.quote(command)}"
-    steps = [f"enter {case.number}", *needs, *run,
+    steps = [f"enter {case.number}", *run, *needs,
              *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
              f"counted {measure}" if bench.counted else measure]
     lines = [f"# {case.id}", " &&\n\t".join(steps)]

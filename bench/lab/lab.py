@@ -126,8 +126,8 @@ def slow_motion(costs: Mapping[str, float], factor: int) -> dict[str, float]:
     The kernel's own times (ticks, slices, periods) stay, so that a second of them costs so many times fewer
     instructions. Sizes and shares stay as well.
     """
-    longer = {*PICOSECONDS.values(), "instruction_ps"}
-    return {key: value * factor if key in longer else value / factor if key in BANDWIDTHS.values() else value
+    longer, rates = {*PICOSECONDS.values(), "instruction_ps"}, {*BANDWIDTHS.values(), "clock_ghz"}
+    return {key: value * factor if key in longer else value / factor if key in rates else value
             for key, value in costs.items()}
 
 
@@ -138,7 +138,8 @@ def machine_of(name: str, changes: Sequence[str] = (), **settings: Any) -> Machi
         if not factor.isdigit() or not 1 <= int(factor) <= MAX_SLOWNESS:
             raise Fail(f"TOPO={name}: slow motion is @1 to @{MAX_SLOWNESS}")
         machine = machine_of(base, changes, **settings)
-        return dataclasses.replace(machine, name=name, costs=slow_motion(machine.costs, int(factor)))
+        return dataclasses.replace(machine, name=name, costs=slow_motion(machine.costs, int(factor)),
+                                   quantum_ns=machine.quantum_ns * int(factor))
     if name in TOPOLOGIES:
         return Machine(name, TOPOLOGIES[name], read_costs(name, changes), **settings)
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)(?::(\w+))?", name)

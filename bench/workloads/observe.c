@@ -40,6 +40,7 @@ static struct {
 	unsigned long members;
 	unsigned long shown;	/* ms */
 	bool trace;
+	bool now;
 } params = {
 	.parent = "",
 	.interval = 0.1,
@@ -58,6 +59,7 @@ static const struct option_spec specs[] = {
 	  .help = "how long to watch", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
 	  .help = "when to begin, instead of at once", .count = &params.begin },
+	{ .name = "now", .help = "print the monotonic clock in milliseconds, and end", .flag = &params.now },
 	{ .name = "trace", .help = "trace the switches of the scheduler", .flag = &params.trace },
 	{ .name = "members", .unit = "a whole number", .min = 1, .max = 4096,
 	  .help = "threads of a gang, instead of one for each CPU", .count = &params.members },
@@ -495,6 +497,11 @@ int main(int argc, char **argv)
 	cpu_set_t set;
 
 	parse_options(&program, argc, argv);
+	if (params.now) {
+		printf("%llu\n", (unsigned long long)now_ns() / 1000000);
+		finish_output(&program);
+		return 0;
+	}
 	if (!*params.parent)
 		die(&program, EXIT_USAGE, "--parent is missing; give the directory of a cgroup");
 	cpus = allowed_cpus(&set);

@@ -46,6 +46,7 @@ static struct {
 	double warmup;			/* s */
 	double interval;		/* s */
 	unsigned long seed;
+	unsigned long begin;		/* ms of the clock */
 	bool calibrate;
 	bool json;
 } params = {
@@ -81,6 +82,8 @@ static const struct option_spec specs[] = {
 	  .help = "time of the first stage that does not count", .seconds = &params.warmup },
 	{ .name = "interval", .unit = SECONDS, .min = 0.001, .max = 86400,
 	  .help = "length of a step of the time line", .seconds = &params.interval },
+	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
+	  .help = "when to begin, instead of at once", .count = &params.begin },
 	{ .name = "seed", .unit = A_NUMBER, .min = 0, .max = 1e9,
 	  .help = "of the arrivals, which are the same each time", .count = &params.seed },
 	{ .name = "json", .help = "print the result as one line of JSON", .flag = &params.json },
@@ -322,6 +325,8 @@ static struct pair *run(void)
 		start(&pair->front, front_thread, pair);
 	}
 	pthread_barrier_wait(&barrier);
+	if (params.begin)
+		sleep_until(params.begin * 1000000ULL);
 	begin_ns = now_ns();
 	pthread_barrier_wait(&barrier);
 	for (unsigned long i = 0; i < params.pairs; i++) {
