@@ -266,6 +266,57 @@ def headroom_disk(output: str) -> Values:
     return {**values, "iops": _number(jobs[0]["read"], "iops"), **_machine(output)}
 
 
+# -------------------------------------------------------------------- gang
+
+def _gangs(output: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
+    """The results of the gangs, of the sleeper beside them, and of the observer."""
+    found = [json.loads(line) for line in output.splitlines() if line.startswith('{"benchmark":')]
+    gangs = [result for result in found if result["benchmark"] in ("barrier", "spin") and result.get("name")]
+    sleepers = [result for result in found if result.get("kind") == "sleeper"]
+    seen = [result for result in found if result["benchmark"] == "observe"]
+    if not gangs or len(sleepers) != 1 or len(seen) != 1:
+        raise Unreadable(f"{len(gangs)} gangs, {len(sleepers)} sleepers and {len(seen)} observers in the output")
+    return gangs, sleepers[0], seen[0]
+
+
+def gang(output: str) -> Values:
+    """bench/workloads/barrier or spin for each gang, spin's sleeper, and what observe saw of them."""
+    gangs, sleeper, seen = _gangs(output)
+    groups = {name: group for name, group in seen["groups"].items() if name.startswith("gang") or name == "hogs"}
+    expected = [name for name in groups if name != "hogs"]
+    if sorted(result["name"] for result in gangs) != sorted(expected):
+        raise Unreadable(f"gangs {', '.join(sorted(expected))} ran, of which {len(gangs)} have a result")
+    seconds = _number(seen, "seconds")
+    values = {"rate": sum(_number(result, "rate") for result in gangs), "late_p99": _number(
+        sleeper.get("late_us") or {}, "p99"), "switches": seen["switches"] / seconds, "ipis": seen["ipis"] / seconds}
+    used = [_number(group, "cpu_s") for group in groups.values()]
+    if len(used) > 1 and sum(used):
+        values["share_error"] = max(abs(100 * (time * len(used) / sum(used) - 1)) for time in used)
+    shares = [share for share in (seen.get("corun") or {}).values() if share is not None]
+    if len(shares) == len(expected):
+        values["corun"] = 100 * sum(shares) / len(shares)
+    return values
+
+
+def gang_series(output: str) -> dict[str, Any]:
+    """What a picture of a trace shows: who had which CPU from when to when, and when a slot began."""
+    _, _, seen = _gangs(output)
+    return {"cpus": seen["cpus"], "stretches": seen.get("stretches", []), "leads_us": seen.get("leads_us", [])}
+
+
+def with_switches(parse: Parser) -> Parser:
+    """A benchmark's values, and the context switches that the shell counted over it."""
+    def both(output: str) -> Values:
+        told = _only(r"^switches ([0-9]+) in ([0-9]+) ms$", output, "line 'switches'")
+        return {**parse(output), "switches": 1000 * int(told[1]) / max(int(told[2]), 1)}
+    return both
+
+
+def sysbench(output: str) -> Values:
+    """sysbench: the time that its events took."""
+    return {"time": float(_only(rf"^ +total time: +{NUMBER}s$", output, "line 'total time'")[1])}
+
+
 def perf_sched(output: str) -> Values:
     """perf bench sched messaging and pipe, in the default or the simple format."""
     if match := re.search(rf"^ +Total time: {NUMBER} \[sec\]$", output, re.MULTILINE):

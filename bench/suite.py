@@ -150,6 +150,7 @@ class Configuration:
     settings: tuple[Setting, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    smt_only: bool = False
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "kind": self.kind, "hint": self.hint, "pin": self.pin,
@@ -204,6 +205,10 @@ class Layout:
     def split(self) -> bool:
         """Does a node have several last-level caches?"""
         return len(self.llcs) > len(self.nodes)
+
+    @property
+    def smt(self) -> bool:
+        return any(len(core) > 1 for core in self.cores)
 
     def pinnings(self) -> dict[str, frozenset[int]]:
         """The sets of CPUs that somebody who pins would try, without those that come to the same on this machine."""
@@ -387,6 +392,7 @@ class Selection:
                 if configuration.kind == BASELINE
                 or ((not bench.configurations or configuration.name in bench.configurations)
                     and (not wanted or configuration.name in wanted or (configuration.kind == PINNED and ORACLE in wanted))
+                    and (not configuration.smt_only or layout.smt)
                     and (not configuration.pin or configuration.pin in pins))]
 
     def sample_count(self, suite: Suite) -> int:
