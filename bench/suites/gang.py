@@ -112,9 +112,9 @@ BARRIER = spinning("barrier", "OpenMP program with barriers", "barrier --units 8
                    choice=("slices", "pinned", "cpuset", "core_sched", "v1", "v2", "gang_llc", "gang_system"))
 HOGS = spinning("barrier-hogs", "the same, beside as many busy loops as CPUs", "barrier --units 80", (1, 2), (1,),
                 hogs=True, series=True, choice=("slices", *QUICK_CHOICE))
-LOCK = spinning("lock", "threads that share a spin lock", "spin --kind lock --units 20 --inside 1", (1, 2, 4), (2,),
+LOCK = spinning("lock", "threads that share a spin lock", "spin --kind lock --units 36 --inside 4", (1, 2, 4), (2,),
                 choice=QUICK_CHOICE)
-LOCK_HOGS = spinning("lock-hogs", "the same, beside as many busy loops as CPUs", "spin --kind lock --units 20 --inside 1",
+LOCK_HOGS = spinning("lock-hogs", "the same, beside as many busy loops as CPUs", "spin --kind lock --units 36 --inside 4",
                      (1,), (), hogs=True)
 PIPELINE = spinning("pipeline", "pipeline that spins, then sleeps", "spin --kind pipeline --units 20", (1, 2, 4), (2,),
                     choice=QUICK_CHOICE)
