@@ -109,7 +109,7 @@ REACHED_POINTS, REACHED_STEPS = 2.0, 2
 
 
 def _objects(output: str) -> dict[str, dict[str, Any]]:
-    """All lines of JSON in the output, by the benchmark that they say they are of; of spin and barrier see gang()."""
+    """All lines of JSON in the output, by the benchmark that they say they are of; of spin and ompbarrier see gang()."""
     found = {}
     for line in output.splitlines():
         if line.startswith('{"benchmark":'):
@@ -257,8 +257,7 @@ def headroom_timers(output: str) -> Values:
 
 def headroom_disk(output: str) -> Values:
     """fio's JSON: completion latencies and rate of reads, and what the machine did."""
-    jobs = _json_object("\n" + output[output.find("\n{\n") + 1:] if "\n{\n" in output else output).get("jobs")
-    if not jobs:
+    if not (jobs := _json_object(output).get("jobs")):
         raise Unreadable("no jobs in fio's output")
     percentiles = jobs[0]["read"]["clat_ns"].get("percentile") or {}
     values = {name: _number(percentiles, key) / 1e3 for name, key in
@@ -271,7 +270,7 @@ def headroom_disk(output: str) -> Values:
 def _gangs(output: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
     """The results of the gangs, of the sleeper beside them, and of the observer."""
     found = [json.loads(line) for line in output.splitlines() if line.startswith('{"benchmark":')]
-    gangs = [result for result in found if result["benchmark"] in ("barrier", "spin") and result.get("name")]
+    gangs = [result for result in found if result["benchmark"] in ("ompbarrier", "spin") and result.get("name")]
     sleepers = [result for result in found if result.get("kind") == "sleeper"]
     seen = [result for result in found if result["benchmark"] == "observe"]
     if not gangs or len(sleepers) != 1 or len(seen) != 1:
@@ -280,7 +279,7 @@ def _gangs(output: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str,
 
 
 def gang(output: str) -> Values:
-    """bench/workloads/barrier or spin for each gang, spin's sleeper, and what observe saw of them."""
+    """bench/workloads/ompbarrier or spin for each gang, spin's sleeper, and what observe saw of them."""
     gangs, sleeper, seen = _gangs(output)
     groups = {name: group for name, group in seen["groups"].items() if name.startswith("gang") or name == "hogs"}
     expected = [name for name in groups if name != "hogs"]
@@ -310,11 +309,6 @@ def with_switches(parse: Parser) -> Parser:
         told = _only(r"^switches ([0-9]+) in ([0-9]+) ms$", output, "line 'switches'")
         return {**parse(output), "switches": 1000 * int(told[1]) / max(int(told[2]), 1)}
     return both
-
-
-def sysbench(output: str) -> Values:
-    """sysbench: the time that its events took."""
-    return {"time": float(_only(rf"^ +total time: +{NUMBER}s$", output, "line 'total time'")[1])}
 
 
 def perf_sched(output: str) -> Values:

@@ -81,6 +81,12 @@ def draw_trace(axis: Any, series: Mapping[str, Any], until: float) -> None:
     axis.set_xlabel("ms")
 
 
+def p99_range(panels: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[float, float]:
+    """In ms, the same for all panels, with some room."""
+    values = [value / 1000 for _, series in panels for value in series["p99_us"] if value]
+    return min(values, default=1) / 1.2, max(values, default=10) * 1.2
+
+
 def draw_loop(machine: Any, latency: Any, series: Mapping[str, Any]) -> None:
     """Above, in percent of the machine, what is idle and what the side job has; below, the p99 of requests."""
     times = series["at_s"]
@@ -98,6 +104,8 @@ def draw_loop(machine: Any, latency: Any, series: Mapping[str, Any]) -> None:
     latency.plot(ticks, [float("nan") if value is None else value / 1000 for value in series["p99_us"]],
                  color=COLOURS[3], linewidth=1.2)
     latency.set_yscale("log")
+    latency.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    latency.yaxis.set_minor_formatter(lambda value, _: "")
     latency.set_xlabel("s")
 
 
@@ -122,6 +130,7 @@ def draw(moving: Moving) -> bytes:
                 axis.set_ylabel("" if column else "CPU")
                 continue
             draw_loop(axis, grid[high * row + 1][column], series)
+            grid[high * row + 1][column].set_ylim(*p99_range(moving.panels))
             if not column:
                 axis.set_ylabel("% of the machine")
                 grid[high * row + 1][column].set_ylabel("p99, ms")

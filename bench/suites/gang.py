@@ -99,7 +99,7 @@ def spinning(name: str, title: str, program: str, full: Iterable[int], quick: It
     begin = "join \"$group/hogs\" sidejob --kind compute > /dev/null &\n" if hogs else ""
     return Bench(
         name=name, title=title, load="gangs", command=f"{SCENE}{begin}gangs {program}\nwatch\n",
-        programs=("join", "observe", "spin", *(("barrier",) if program.startswith("barrier") else ()),
+        programs=("join", "observe", "spin", *(("ompbarrier",) if program.startswith("ompbarrier") else ()),
                   *(("sidejob",) if hogs else ())),
         parse=parsers.gang, metrics=METRICS, work={FULL: {n: 1.0 for n in full}, QUICK: {n: 0.6 for n in quick},
                                                    HOST: {n: 10 for n in full}},
@@ -108,9 +108,9 @@ def spinning(name: str, title: str, program: str, full: Iterable[int], quick: It
 
 
 QUICK_CHOICE = ("pinned", "v2", "gang_llc")
-BARRIER = spinning("barrier", "OpenMP program with barriers", "barrier --units 80", (1, 2, 3, 4), (1, 2), series=True,
+BARRIER = spinning("barrier", "OpenMP program with barriers", "ompbarrier --units 80", (1, 2, 3, 4), (1, 2), series=True,
                    choice=("slices", "pinned", "cpuset", "core_sched", "v1", "v2", "gang_llc", "gang_system"))
-HOGS = spinning("barrier-hogs", "the same, beside as many busy loops as CPUs", "barrier --units 80", (1, 2), (1,),
+HOGS = spinning("barrier-hogs", "the same, beside as many busy loops as CPUs", "ompbarrier --units 80", (1, 2), (1,),
                 hogs=True, series=True, choice=("slices", *QUICK_CHOICE))
 LOCK = spinning("lock", "threads that share a spin lock", "spin --kind lock --units 36 --inside 4", (1, 2, 4), (2,),
                 choice=QUICK_CHOICE)
@@ -132,8 +132,7 @@ status=$?
 echo "switches $(($(ctxt) - before)) in $(($(observe --now) - began)) ms"
 exit $status
 """
-SLEEPING_METRICS = (Metric("time", "s", LOWER, "time that the program tells"),
-                    Metric("switches", "1/s", LOWER, "context switches per second"))
+TIME = Metric("time", "s", LOWER, "time that the program tells")
 SLEEPING_CONFIGURATIONS = ("eevdf", "slices", "core_sched", "v1", "v2", *GANGS)
 
 
@@ -143,10 +142,10 @@ def one_gang(load: int) -> tuple[str, ...]:
 
 
 def sleeping(name: str, title: str, program: str, load: str, work: Mapping[str, Mapping[int, float]],
-             parse: parsers.Parser, effort: Callable[[int, float], float]) -> Bench:
+             parse: parsers.Parser, effort: Callable[[int, float], float], metric: Metric = TIME) -> Bench:
     return Bench(name=name, title=title, load=load, command=SLEEPING.replace("PROGRAM", program),
                  programs=("join", "observe", program.split()[0]), parse=parsers.with_switches(parse),
-                 metrics=SLEEPING_METRICS, work=work, effort=effort, limit=300, groups=one_gang,
+                 metrics=(metric, METRICS[4]), work=work, effort=effort, limit=300, groups=one_gang,
                  configurations=SLEEPING_CONFIGURATIONS, quick_configurations=("core_sched", "v2", "gang_llc"))
 
 
@@ -161,7 +160,7 @@ MESSAGING = sleeping("messaging", "perf bench sched messaging, threads and pipes
 SYSBENCH = sleeping("sysbench", "sysbench's threads and mutexes, in a gang's group",
                     "sysbench threads --threads={load} --thread-locks=4 --events={work} --time=0 run", "threads",
                     {FULL: {8: 400, 32: 400}, QUICK: {}, HOST: {8: 100000, 32: 100000}}, parsers.sysbench,
-                    lambda _, events: 200 + events * 2)
+                    lambda _, events: 200 + events * 2, Metric("events_per_s", "1/s", HIGHER, "events per second"))
 
 BENCHES = (*SPINNING, HACKBENCH, MESSAGING, SYSBENCH)
 Judge = Callable[[View, Mapping[str, Any]], Verdict]
@@ -226,7 +225,9 @@ def fair(view: View, _: Mapping[str, Any]) -> Verdict:
     if not found:
         return Verdict(None, "not measured")
     worst, config, bench, load = max(found)
-    return Verdict(worst <= 2.0, f"{worst:.1f} % at worst", f"{config}, {bench} at {load}")
+    plain = view.value(bench, "eevdf", load, "share_error")
+    return Verdict(worst <= 2.0, f"{worst:.1f} % at worst", f"{config}, {bench} at {load}" + (
+        "" if plain is None else f"; plain EEVDF: {plain:.1f} %"))
 
 
 FIGURES = (

@@ -45,7 +45,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct program program = {
-	.name = "barrier",
+	.name = "ompbarrier",
 	.summary = "Meets at OpenMP's barrier, and counts how often.",
 	.specs = specs,
 	.nr_specs = ARRAY_SIZE(specs),
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	}
 	seconds = (end - began) / 1e9;
 	if (params.json)
-		printf("{\"benchmark\":\"barrier\",\"name\":\"%s\",\"threads\":%lu,\"operations\":%lu,\"seconds\":%.9f,"
+		printf("{\"benchmark\":\"ompbarrier\",\"name\":\"%s\",\"threads\":%lu,\"operations\":%lu,\"seconds\":%.9f,"
 		       "\"rate\":%.6f}\n", params.name, threads, rounds, seconds, rounds / seconds);
 	else
 		printf("%lu rounds of %lu threads in %.3f s: %.1f a second\n", rounds, threads, seconds,
