@@ -241,14 +241,14 @@ LAYOUTS = {
 
 def layout_of(name: str) -> Layout:
     """A machine of the lab: by its name, or by its size as NODESxLLCSxCORESxTHREADS[:COSTS]; @N is slow motion."""
-    base, at, factor = name.partition("@")
-    if at and factor.isdigit():
-        return replace(layout_of(base), name=name)
-    if name in LAYOUTS:
-        return LAYOUTS[name]
-    if match := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)x([12])(?::\w+)?", name):
-        return Layout.regular(name, *map(int, match.groups()))
-    raise Fail(f"TOPO={name} is neither {' nor '.join(LAYOUTS)} nor NODESxLLCSxCORESxTHREADS, such as 4x2x8x2")
+    machine, at, factor = name.partition("@")
+    if not at or (factor.isdigit() and int(factor)):
+        if machine in LAYOUTS:
+            return replace(LAYOUTS[machine], name=name)
+        if match := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)x([12])(?::\w+)?", machine):
+            return Layout.regular(name, *map(int, match.groups()))
+    raise Fail(f"TOPO={name} is neither {' nor '.join(LAYOUTS)} nor NODESxLLCSxCORESxTHREADS, such as 4x2x8x2, "
+               "nor one of these with @N behind it")
 
 
 class View(Protocol):

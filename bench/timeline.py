@@ -19,7 +19,7 @@ from suite import Suite
 # Side by side; a picture has as many rows as it takes.
 COLUMNS = 3
 # Bars of all traces of a picture. Beyond that, a shorter time is shown.
-MAX_BARS = 550
+MAX_BARS = 500
 OTHERS = -2
 GREY = "#b0b0b0"
 
@@ -73,11 +73,12 @@ def draw_trace(axis: Any, series: Mapping[str, Any], until: float) -> None:
     codes = [path.MOVETO, path.LINETO, path.LINETO, path.LINETO, path.CLOSEPOLY]
     for colour, points in corners.items():
         axis.add_patch(patch(path(points, codes * (len(points) // 5)), facecolor=colour, linewidth=0))
-    for lead in series["leads_us"]:
-        if lead < until:
-            axis.axvline(lead / 1000, color="#000000", linewidth=0.5)
+    nothing = float("nan")
+    leads = [lead / 1000 for lead in series["leads_us"] if lead < until]
+    axis.plot([x for lead in leads for x in (lead, lead, nothing)],
+              [y for _ in leads for y in (-0.6, series["cpus"] - 0.4, nothing)], color="#000000", linewidth=0.5)
     axis.set_ylim(series["cpus"] - 0.4, -0.6)
-    axis.set_xlim(0, until / 1000)
+    axis.set_xlim(0, max(until, 1) / 1000)
     axis.set_xlabel("ms")
 
 

@@ -72,7 +72,7 @@ class Cgroups:
         self.functions = ""
         # As the kernel would: the group's files appear with it. What is written to a setting comes into force at once.
         self.program("mkdir", f"""/bin/mkdir "$1" && cd "$1" || exit
-touch cgroup.procs cgroup.kill cpu.hint cpuset.cpus
+touch cgroup.procs cgroup.kill cgroup.subtree_control cpu.hint cpu.weight cpuset.cpus
 ln -s cpu.hint cpu.hint.effective
 ln -s cpuset.cpus cpuset.cpus.effective
 printf 'usage_usec 5\\nhint_wake_followed 7\\nhint_wake_full 0\\n' > cpu.stat

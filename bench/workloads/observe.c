@@ -21,7 +21,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#ifndef TRACING
 #define TRACING		"/sys/kernel/tracing/"
+#endif
 #define MAX_GROUPS	16
 #define MAX_GANGS	8
 #define MAX_CPUS	512
