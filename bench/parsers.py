@@ -104,8 +104,8 @@ def stream(output: str) -> Values:
 
 # ---------------------------------------------------------------- headroom
 
-# A step reaches a demand when this much less is idle for REACHED_STEPS steps: idle time is told in hundredths of a second.
-REACHED_POINTS, REACHED_STEPS = 2.0, 2
+# A demand is kept where no more than this is missing: idle time is told in hundredths of a second.
+REACHED_POINTS = 2.0
 
 
 def _objects(output: str) -> dict[str, dict[str, Any]]:
@@ -184,12 +184,17 @@ def headroom_share(output: str) -> Values:
     return values
 
 
-def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[int], bool]) -> float:
-    """Milliseconds from the begin of a stage until something is so for some steps; all of it where it never is."""
-    steps = [at for at, time in enumerate(seen["at_s"]) if begin < time <= end]
-    for place in range(len(steps) - REACHED_STEPS + 1):
-        if all(reached(at) for at in steps[place:place + REACHED_STEPS]):
-            return 1000 * (seen["at_s"][steps[place]] - begin)
+def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[float], bool]) -> float:
+    """Milliseconds from the begin of a stage until idle time is so, in two steps on end; all of it where it never is.
+
+    Of each step counts the mean with the one before, both in the stage: within a period, side work comes and goes.
+    """
+    times = [0.0, *seen["at_s"]]
+    steps = [at for at in range(len(times) - 1) if times[at] > begin - 0.01 and times[at + 1] <= end + 0.01]
+    smooth = [(times[at + 1], (seen["idle"][before] + seen["idle"][at]) / 2) for before, at in zip(steps, steps[1:])]
+    for (time, idle), (_, following) in zip(smooth, smooth[1:]):
+        if reached(idle) and reached(following):
+            return 1000 * (time - begin)
     return 1000 * (end - begin)
 
 
@@ -204,11 +209,11 @@ def headroom_step(output: str) -> Values:
     seen, (demand, _) = _observed(found), _asked(output)
     _, high, back = served["stages"]
 
-    def kept(at: int) -> bool:
-        return bool(seen["idle"][at] >= demand - REACHED_POINTS)
+    def kept(idle: float) -> bool:
+        return idle >= demand - REACHED_POINTS
 
-    def used(at: int) -> bool:
-        return bool(seen["idle"][at] <= demand + REACHED_POINTS)
+    def used(idle: float) -> bool:
+        return idle <= demand + REACHED_POINTS
 
     values = {"reaction": _first(seen, high["begin_s"], high["end_s"], kept), "high_p99":
               _number(high["latency_us"], "p99"), **_machine(output),

@@ -189,9 +189,9 @@ def write_all(results: Results, suite: Suite, directory: Path) -> list[Path]:
     """Draw all pictures of the results, those over time as well; returns their files."""
     written = []
 
-    def write(name: str, content: bytes) -> None:
-        if len(content) > LIMIT:
-            raise Fail(f"{name}.svg would have {len(content)} bytes; {LIMIT} are allowed")
+    def write(name: str, content: bytes, limit: int = LIMIT) -> None:
+        if len(content) > limit:
+            raise Fail(f"{name}.svg would have {len(content)} bytes; {limit} are allowed")
         path = directory / f"{name}.svg"
         replace_file(path, content)
         written.append(path)
@@ -205,7 +205,7 @@ def write_all(results: Results, suite: Suite, directory: Path) -> list[Path]:
     if results.series:
         timeline = importlib.import_module("timeline")
         for moving in timeline.compose_all(results, suite):
-            write(moving.name, timeline.draw(moving))
+            write(moving.name, timeline.draw(moving), timeline.LIMIT)
     return written
 
 

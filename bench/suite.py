@@ -526,6 +526,9 @@ $2" < /dev/null
 	stats
 }
 
+# What one case leaves for the next ones of this script.
+rm -rf /tmp/bench.kept
+mkdir -p /tmp/bench.kept
 say kernel "$(uname -r)"
 ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null || :
 id=-

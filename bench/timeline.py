@@ -20,7 +20,8 @@ from suite import Suite
 COLUMNS = 3
 # Bars of all traces of a picture. Beyond that, a shorter time is shown.
 MAX_BARS = 500
-OTHERS = -2
+# Bytes of a file: there are many panels.
+LIMIT = 96 * 1024
 GREY = "#b0b0b0"
 
 
@@ -105,8 +106,9 @@ def draw_loop(machine: Any, latency: Any, series: Mapping[str, Any]) -> None:
     latency.plot(ticks, [float("nan") if value is None else value / 1000 for value in series["p99_us"]],
                  color=COLOURS[3], linewidth=1.2)
     latency.set_yscale("log")
+    latency.yaxis.set_major_locator(importlib.import_module("matplotlib.ticker").LogLocator(subs=(1.0, 2.0, 5.0)))
     latency.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    latency.yaxis.set_minor_formatter(lambda value, _: "")
+    latency.minorticks_off()
     latency.set_xlabel("s")
 
 

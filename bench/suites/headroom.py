@@ -72,6 +72,11 @@ DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if config
 # The main work begins when everything is there and has settled; the warm-up is part of its first stage.
 SCENE = """out=/tmp/bench.$$
 mkdir -p $out
+# Once for all configurations, which shall get the same requests
+calibrate() {
+	[ -s /tmp/bench.kept/capacity ] || join "$group/main" serve --calibrate > /tmp/bench.kept/capacity || exit
+	read -r capacity < /tmp/bench.kept/capacity
+}
 beside() {
 	[ -z "$alone" ] || return 0
 	for side in "$group"/side*; do
@@ -98,7 +103,7 @@ finish() {
 """.replace("DEMAND", str(DEMAND))
 
 REQUESTS = SCENE + """warm=${warm:-0.3}
-capacity=$(join "$group/main" serve --calibrate) || exit
+calibrate
 begin=$(($(observe --now) + 300))
 beside SIDE
 total=$(awk "BEGIN { print $warm + {work} }")
@@ -108,7 +113,7 @@ finish
 """
 
 STEP = SCENE + f"""warm=0.3
-capacity=$(join "$group/main" serve --calibrate) || exit
+calibrate
 begin=$(($(observe --now) + 300))
 beside sidejob --kind compute
 stages={LOW}:${{low:-1}},{{load}}:${{high:-{{work}}}},{LOW}:${{back:-{{work}}}}

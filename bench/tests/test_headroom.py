@@ -77,13 +77,22 @@ class Parsers(unittest.TestCase):
     def test_reaction(self) -> None:
         """Idle is short of the demand for 150 ms of the second stage, and beyond it for 200 ms of the third."""
         values = self.step([20.0] * 20 + [5.0] * 3 + [19.0] * 17 + [50.0] * 4 + [20.0] * 16)
-        self.assertAlmostEqual(values["reaction"], 200.0)
-        self.assertAlmostEqual(values["return"], 250.0)
+        self.assertAlmostEqual(values["reaction"], 250.0)
+        self.assertAlmostEqual(values["return"], 300.0)
         self.assertEqual(values["high_p99"], 5896.3)
 
+    def test_at_once(self) -> None:
+        """What is idle in the first two steps tells of no wait, and what was before the step of nothing."""
+        values = self.step([5.0] * 20 + [20.0] * 40)
+        self.assertAlmostEqual(values["reaction"], 100.0)
+
     def test_one_good_step_is_no_reaction(self) -> None:
-        idle = [20.0] * 20 + [5.0, 20.0] * 5 + [20.0] * 30
-        self.assertAlmostEqual(self.step(idle)["reaction"], 500.0)
+        idle = [20.0] * 20 + [5.0, 5.0, 30.0] * 4 + [20.0] * 28
+        self.assertAlmostEqual(self.step(idle)["reaction"], 650.0)
+
+    def test_side_work_that_comes_and_goes(self) -> None:
+        """With each period of 100 ms: that is the demand, in the mean."""
+        self.assertAlmostEqual(self.step([40.0, 0.0] * 30)["reaction"], 100.0)
 
     def test_never_reached(self) -> None:
         """Then it took as long as the stage."""

@@ -33,7 +33,7 @@
 #define RING		1024
 #define GRACE_NS	NSEC_PER_SEC
 #define LINE		64
-#define CALIBRATION	10
+#define CALIBRATION	25
 #define STACK		(64 * 1024)
 
 static struct {
