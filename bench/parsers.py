@@ -109,7 +109,7 @@ REACHED_POINTS = 2.0
 
 
 def _objects(output: str) -> dict[str, dict[str, Any]]:
-    """All lines of JSON in the output, by the benchmark that they say they are of; of spin and ompbarrier see gang()."""
+    """All lines of JSON in the output, by the benchmark that they say they are of."""
     found = {}
     for line in output.splitlines():
         if line.startswith('{"benchmark":'):
@@ -148,7 +148,7 @@ def _machine(output: str, warm: float | None = None, until: float = math.inf) ->
     demand, told = _asked(output)
     steps = [at for at, time in enumerate(seen["at_s"]) if (told if warm is None else warm) < time <= until]
     idle = _mean([seen["idle"][at] for at in steps])
-    values = {"idle": idle}
+    values: Values = {"idle": idle}
     sides = _sides(seen)
     usage = [sum(group["usage"][at] for group in sides.values()) for at in steps]
     if any(usage):
@@ -194,7 +194,7 @@ def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[
     smooth = [(times[at + 1], (seen["idle"][before] + seen["idle"][at]) / 2) for before, at in zip(steps, steps[1:])]
     for (time, idle), (_, following) in zip(smooth, smooth[1:]):
         if reached(idle) and reached(following):
-            return 1000 * (time - begin)
+            return float(1000 * (time - begin))
     return 1000 * (end - begin)
 
 

@@ -97,7 +97,8 @@ class Results:
         return {"format": FORMAT, "suite": self.suite, "complete": self.complete, "environment": self.environment,
                 "rows": [row.to_json() for row in self.rows], "failures": [asdict(f) for f in self.failures],
                 "counters": self.counters, "expected": self.expected,
-                **({"skipped": self.skipped} if self.skipped else {}), **({"series": self.series} if self.series else {})}
+                **({"skipped": self.skipped} if self.skipped else {}),
+                **({"series": self.series} if self.series else {})}
 
     def missing(self) -> list[str]:
         """What was asked for and has no row, or one with fewer samples than it should have."""

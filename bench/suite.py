@@ -26,7 +26,8 @@ from common import Fail  # noqa: E402
 from parsers import Parser  # noqa: E402
 
 HIGHER, LOWER = "higher", "lower"
-# The kinds of configuration. TODAY is what an operator can do without this project, OURS what this project adds. ORACLE is not run: it is the best of the baseline and the pinnings, found afterwards.
+# The kinds of configuration. TODAY is what an operator can do without this project, OURS what this project adds. ORACLE
+# is not run: it is the best of the baseline and the pinnings, found afterwards.
 BASELINE, HINT, PROFILE, PINNED, SEED, ORACLE = "baseline", "hint", "profile", "pinned", "seed", "oracle"
 TODAY, OURS = "today", "ours"
 FULL, QUICK, HOST = "full", "quick", "host"
@@ -391,7 +392,8 @@ class Selection:
         return [configuration for configuration in suite.configurations
                 if configuration.kind == BASELINE
                 or ((not bench.configurations or configuration.name in bench.configurations)
-                    and (not wanted or configuration.name in wanted or (configuration.kind == PINNED and ORACLE in wanted))
+                    and (not wanted or configuration.name in wanted
+                         or (configuration.kind == PINNED and ORACLE in wanted))
                     and (not configuration.smt_only or layout.smt)
                     and (not configuration.pin or configuration.pin in pins))]
 

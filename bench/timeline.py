@@ -55,7 +55,7 @@ def shown_time(panels: Sequence[tuple[str, Mapping[str, Any]]], most: int = MAX_
     """How much of the traces to show, in us: all, or as long as so many bars reach."""
     begins = sorted(stretch[1] for _, series in panels for stretch in series["stretches"])
     ends = [stretch[2] for _, series in panels for stretch in series["stretches"]]
-    return begins[most] if len(begins) > most else max(ends, default=0)
+    return float(begins[most] if len(begins) > most else max(ends, default=0))
 
 
 def draw_trace(axis: Any, series: Mapping[str, Any], until: float) -> None:

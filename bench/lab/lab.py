@@ -369,7 +369,8 @@ def wrong_llcs(report: ktap.Report, topology: Topology) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topology", default="zen", help="zen, xeon or NODESxLLCSxCORESxTHREADS[:COSTS]; @N behind it: slow motion")
+    parser.add_argument("--topology", default="zen",
+                        help="zen, xeon or NODESxLLCSxCORESxTHREADS[:COSTS]; @N behind it: slow motion")
     parser.add_argument("--cost", action="append", default=[], metavar="KEY=VALUE", help="change a cost")
     parser.add_argument("--no-cache-model", action="store_true", help="instructions alone take time")
     parser.add_argument("--quantum", type=int, default=QUANTUM_NS, metavar="NS", help="step of virtual time")

@@ -109,14 +109,15 @@ def spinning(name: str, title: str, program: str, full: Iterable[int], quick: It
 
 
 QUICK_CHOICE = ("pinned", "v2", "gang_llc")
-BARRIER = spinning("barrier", "OpenMP program with barriers", "ompbarrier --units 80", (1, 2, 3, 4), (1, 2), series=True,
-                   choice=("slices", "pinned", "cpuset", "core_sched", "v1", "v2", "gang_llc", "gang_system"))
+BARRIER = spinning("barrier", "OpenMP program with barriers", "ompbarrier --units 80", (1, 2, 3, 4), (1, 2),
+                   series=True, choice=("slices", "pinned", "cpuset", "core_sched", "v1", "v2", "gang_llc",
+                                        "gang_system"))
 HOGS = spinning("barrier-hogs", "the same, beside as many busy loops as CPUs", "ompbarrier --units 80", (1, 2), (1,),
                 hogs=True, series=True, choice=("slices", *QUICK_CHOICE))
 LOCK = spinning("lock", "threads that share a spin lock", "spin --kind lock --units 36 --inside 4", (1, 2, 4), (2,),
                 choice=QUICK_CHOICE)
-LOCK_HOGS = spinning("lock-hogs", "the same, beside as many busy loops as CPUs", "spin --kind lock --units 36 --inside 4",
-                     (1,), (), hogs=True)
+LOCK_HOGS = spinning("lock-hogs", "the same, beside as many busy loops as CPUs",
+                     "spin --kind lock --units 36 --inside 4", (1,), (), hogs=True)
 PIPELINE = spinning("pipeline", "pipeline that spins, then sleeps", "spin --kind pipeline --units 20", (1, 2, 4), (2,),
                     choice=QUICK_CHOICE)
 VCPU = spinning("vcpu", "virtual CPUs that wait for each other", "spin --kind vcpu --units 40", (1, 2, 4), (2,),
@@ -168,7 +169,7 @@ Judge = Callable[[View, Mapping[str, Any]], Verdict]
 
 
 def solo(view: View, bench: Bench) -> float | None:
-    """What one gang gets alone, the median of all that is the same for a lone gang: single runs differ by some percent."""
+    """What one gang gets alone: the median of all that is the same for a lone gang, as single runs differ."""
     values = [value for config in ("eevdf", "slices", "pinned", "cpuset")
               if (value := view.value(bench.name, config, 1, "rate"))]
     return statistics.median(values) if values else None
@@ -176,7 +177,8 @@ def solo(view: View, bench: Bench) -> float | None:
 
 def best(view: View, bench: Bench, load: int, metric: str = "rate") -> tuple[float, str] | None:
     """Of ours, at the scope that is best there: gangs as large as the machine are no case for a smaller one."""
-    values = [(value, config) for config in GANGS if (value := view.value(bench.name, config, load, metric)) is not None]
+    values = [(value, config) for config in GANGS
+              if (value := view.value(bench.name, config, load, metric)) is not None]
     return max(values) if values else None
 
 
@@ -208,8 +210,8 @@ def times_better(bench: Bench, wanted: float) -> Judge:
 def against_plain(benches: Iterable[Bench], metric: str, allowed: float) -> Judge:
     """Reached if no scope of ours is worse than plain EEVDF by more than so many percent."""
     def judge(view: View, _: Mapping[str, Any]) -> Verdict:
-        gains = [(gain, config, bench.name, at) for bench in benches for at in view.loads(bench.name) for config in GANGS
-                 if (gain := view.gain(bench.name, config, at, metric)) is not None]
+        gains = [(gain, config, bench.name, at) for bench in benches for at in view.loads(bench.name)
+                 for config in GANGS if (gain := view.gain(bench.name, config, at, metric)) is not None]
         if not gains:
             return Verdict(None, "not measured")
         gain, config, bench, at = min(gains)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import parsers
-from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, QUICK, TODAY, Bench, Configuration, Figure, Layout, Metric,
-                   Setting, Suite, Verdict, View)
+from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, QUICK, TODAY, Bench, Configuration, Figure, Layout,
+                   Metric, Setting, Suite, Verdict, View)
 
 FILE = "cpu.headroom"
 PERIOD_US = 100_000
@@ -127,8 +127,8 @@ begin=$(($(observe --now) + 300))
 beside sidejob --kind compute
 loops=$(awk "BEGIN { print int(({work} + $warm) / 0.005) }")
 watch $(awk "BEGIN { print {work} + $warm }")
-join "$group/main" sh -c "sleep 0.3; exec cyclictest --quiet --policy=other --threads={load} --interval=5000 --distance=0 \
---loops=$loops --histogram=20000"
+join "$group/main" sh -c "sleep 0.3; exec cyclictest --quiet --policy=other --threads={load} --interval=5000 \
+--distance=0 --loops=$loops --histogram=20000"
 finish
 """
 
@@ -164,7 +164,8 @@ LATENCIES = (
 )
 STEPS = (
     Metric("reaction", "ms", LOWER, "from the step up until the demand is idle again", compared=False),
-    Metric("return", "ms", LOWER, "from the step down until the side job has what is left", compared=False, optional=True),
+    Metric("return", "ms", LOWER, "from the step down until the side job has what is left", compared=False,
+           optional=True),
     Metric("high_p99", "us", LOWER, "99th percentile of latency while the load is high"),
     Metric("high_idle", "% of the machine", HIGHER, "mean idle time while the load is high", compared=False),
 )
@@ -213,8 +214,8 @@ SHARE = Bench(
     name="share", title="four side groups with weights 1, 2, 4 and 8", load="load",
     command=REQUESTS.replace("SIDE", "sidejob --kind compute"),
     programs=("serve", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_share,
-    metrics=(Metric("share_error", "%", LOWER, "largest deviation of a group's CPU time from its weight", compared=False,
-                    optional=True),
+    metrics=(Metric("share_error", "%", LOWER, "largest deviation of a group's CPU time from its weight",
+                    compared=False, optional=True),
              *LATENCIES, *MACHINE),
     work={FULL: {40: 6}, QUICK: {40: 2}, HOST: {40: 30}}, effort=effort(0.85), limit=600, groups=shares,
     configurations=("alone", "weight", "headroom20", "headroom30"), quick_configurations=("weight", "headroom30"))

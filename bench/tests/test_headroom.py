@@ -119,7 +119,7 @@ class Parsers(unittest.TestCase):
                                                                   "99.900000": 9000000}}}}
         text = "note: something\n" + json.dumps({"fio version": "fio-3.33", "jobs": [job]}, indent=2)
         values = parsers.headroom_disk(output(text, observed([20.0] * STEPS, [30.0] * STEPS)))
-        self.assertEqual((values["p50"], values["p99"], values["p999"], values["iops"]), (1620.0, 2000.0, 9000.0, 398.5))
+        self.assertEqual([values[name] for name in ("p50", "p99", "p999", "iops")], [1620.0, 2000.0, 9000.0, 398.5])
 
     def test_what_is_not_there(self) -> None:
         seen = observed([20.0] * STEPS, [30.0] * STEPS)

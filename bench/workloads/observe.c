@@ -61,7 +61,8 @@ static const struct option_spec specs[] = {
 	  .help = "how long to watch", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
 	  .help = "when to begin, instead of at once", .count = &params.begin },
-	{ .name = "now", .help = "print the monotonic clock in milliseconds, and end", .flag = &params.now },
+	{ .name = "now", .help = "print the monotonic clock in milliseconds, and end",
+	  .flag = &params.now },
 	{ .name = "trace", .help = "trace the switches of the scheduler", .flag = &params.trace },
 	{ .name = "members", .unit = "a whole number", .min = 1, .max = 4096,
 	  .help = "threads of a gang, instead of one for each CPU", .count = &params.members },
@@ -275,8 +276,9 @@ static int gang_of(const char *name)
 static void start_trace(void)
 {
 	write_text(TRACING "tracing_on", "0");
-	if (!write_text(TRACING "trace_clock", "mono") || !write_text(TRACING "buffer_size_kb", "4096") ||
-	    !write_text(TRACING "trace", " ") || !write_text(TRACING "events/sched/sched_switch/enable", "1"))
+	if (!write_text(TRACING "trace_clock", "mono") ||
+	    !write_text(TRACING "buffer_size_kb", "4096") || !write_text(TRACING "trace", " ") ||
+	    !write_text(TRACING "events/sched/sched_switch/enable", "1"))
 		die(&program, EXIT_FAILED, "tracing cannot be set up: %s", strerror(errno));
 	write_text(TRACING "events/steer/steer_gang_lead/enable", "1");
 	if (!write_text(TRACING "tracing_on", "1"))
@@ -379,8 +381,8 @@ static void add_up(uint64_t *any, uint64_t *all, unsigned int full)
 /* Stretches [cpu, from us, to us, gang or -2], from the middle of the run on */
 static void print_stretches(uint64_t origin)
 {
-	uint64_t middle = nr_events ? (events[0].time + events[nr_events - 1].time) / 2 : 0, since[MAX_CPUS];
-	uint64_t until = middle + params.shown * 1000000;
+	uint64_t middle = nr_events ? (events[0].time + events[nr_events - 1].time) / 2 : 0;
+	uint64_t until = middle + params.shown * 1000000, since[MAX_CPUS];
 	size_t shown = 0;
 
 	for (unsigned int cpu = 0; cpu < MAX_CPUS; cpu++)
@@ -432,19 +434,21 @@ static void print_trace(unsigned int cpus)
 
 /* ------------------------------------------------------------------ output */
 
-static void print_steps(const char *key, const unsigned long long *values, unsigned int first, double scale, bool none)
+/* What was seen at each look but the first; where @none, 0 stands for nothing */
+static void print_steps(const char *key, const unsigned long long *values, double scale, bool none)
 {
 	printf(",\"%s\":[", key);
-	for (unsigned int i = first; i <= nr_looks; i++)
+	for (unsigned int i = 1; i <= nr_looks; i++)
 		if (none && !values[i])
-			printf("%snull", i > first ? "," : "");
+			printf("%snull", i > 1 ? "," : "");
 		else
-			printf("%s%.6g", i > first ? "," : "", values[i] * scale);
+			printf("%s%.6g", i > 1 ? "," : "", values[i] * scale);
 	printf("]");
 }
 
 /* Percent of the machine in each step */
-static void print_shares(const char *key, const unsigned long long *values, double ns, unsigned int cpus)
+static void print_shares(const char *key, const unsigned long long *values, double ns,
+			 unsigned int cpus)
 {
 	printf(",\"%s\":[", key);
 	for (unsigned int i = 1; i <= nr_looks; i++)
@@ -461,9 +465,9 @@ static void print_group(const struct group *group, unsigned int cpus)
 	       (group->capped[nr_looks] - group->capped[0]) / 1e6);
 	print_shares("usage", group->usage, 1000, cpus);
 	if (group->stat) {
-		print_steps("budget_us", group->budget, 1, 1, true);
-		print_steps("demand", group->demand, 1, 0.01, false);
-		print_steps("idle", group->seen, 1, 0.01, false);
+		print_steps("budget_us", group->budget, 1, true);
+		print_steps("demand", group->demand, 0.01, false);
+		print_steps("idle", group->seen, 0.01, false);
 	}
 	printf("}");
 }
@@ -473,10 +477,11 @@ static void print_result(unsigned int cpus)
 	double seconds = (looked[nr_looks] - looked[0]) / 1e9;
 	double tick = NSEC_PER_SEC / (double)sysconf(_SC_CLK_TCK);
 
-	printf("{\"benchmark\":\"observe\",\"cpus\":%u,\"begin_ns\":%llu,\"seconds\":%.9f,\"idle_s\":%.6f,"
-	       "\"switches\":%llu,\"ipis\":%llu", cpus, looked[0], seconds,
-	       (idle[nr_looks] - idle[0]) * tick / 1e9, switches[1] - switches[0], interrupts[1] - interrupts[0]);
-	printf(",\"at_s\":[");
+	printf("{\"benchmark\":\"observe\",\"cpus\":%u,\"begin_ns\":%llu,\"seconds\":%.9f,", cpus,
+	       looked[0], seconds);
+	printf("\"idle_s\":%.6f,\"switches\":%llu,\"ipis\":%llu,\"at_s\":[",
+	       (idle[nr_looks] - idle[0]) * tick / 1e9, switches[1] - switches[0],
+	       interrupts[1] - interrupts[0]);
 	for (unsigned int i = 1; i <= nr_looks; i++)
 		printf("%s%.4f", i > 1 ? "," : "", (looked[i] - looked[0]) / 1e9);
 	printf("]");

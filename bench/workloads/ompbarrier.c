@@ -35,7 +35,8 @@ static const struct option_spec specs[] = {
 	{ .name = "units", .unit = A_NUMBER, .min = 0, .max = 100000000,
 	  .help = "computation of a round, of all threads together, in units of about 1000 instructions",
 	  .count = &params.units },
-	{ .letter = 'r', .name = "runtime", .unit = "a decimal number of seconds", .min = 0.001, .max = 86400,
+	{ .letter = 'r', .name = "runtime", .unit = "a decimal number of seconds",
+	  .min = 0.001, .max = 86400,
 	  .help = "how long to run", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
 	  .help = "when to begin, instead of at once", .count = &params.begin },
@@ -93,8 +94,9 @@ int main(int argc, char **argv)
 	}
 	seconds = (end - began) / 1e9;
 	if (params.json)
-		printf("{\"benchmark\":\"ompbarrier\",\"name\":\"%s\",\"threads\":%lu,\"operations\":%lu,\"seconds\":%.9f,"
-		       "\"rate\":%.6f}\n", params.name, threads, rounds, seconds, rounds / seconds);
+		printf("{\"benchmark\":\"ompbarrier\",\"name\":\"%s\",\"threads\":%lu,"
+		       "\"operations\":%lu,\"seconds\":%.9f,\"rate\":%.6f}\n", params.name, threads,
+		       rounds, seconds, rounds / seconds);
 	else
 		printf("%lu rounds of %lu threads in %.3f s: %.1f a second\n", rounds, threads, seconds,
 		       rounds / seconds);

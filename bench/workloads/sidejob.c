@@ -118,7 +118,8 @@ static void run_threads(bool bursty)
 static void build_step(void)
 {
 	unsigned long pages = params.memory * 1024 / PAGE, each = params.units / pages;
-	char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		die(&program, EXIT_FAILED, "no memory for a step: %s", strerror(errno));
@@ -191,8 +192,8 @@ int main(int argc, char **argv)
 		die(&program, EXIT_USAGE, "--kind: '%s' is not compute, build or bursty", params.kind);
 	seconds = (now_ns() - begin) / 1e9;
 	if (params.json)
-		printf("{\"benchmark\":\"sidejob\",\"kind\":\"%s\",\"workers\":%lu,\"units\":%lu,\"seconds\":%.9f}\n",
-		       params.kind, params.workers, counts->done, seconds);
+		printf("{\"benchmark\":\"sidejob\",\"kind\":\"%s\",\"workers\":%lu,\"units\":%lu,"
+		       "\"seconds\":%.9f}\n", params.kind, params.workers, counts->done, seconds);
 	else
 		printf("%lu units in %.3f s: %.1f units/s\n", counts->done, seconds, counts->done / seconds);
 	finish_output(&program);

@@ -52,7 +52,8 @@ static struct {
 #define A_NUMBER	"a whole number"
 
 static const struct option_spec specs[] = {
-	{ .name = "kind", .unit = "lock, pipeline, vcpu or sleeper", .help = "what to do", .text = &params.kind },
+	{ .name = "kind", .unit = "lock, pipeline, vcpu or sleeper",
+	  .help = "what to do", .text = &params.kind },
 	{ .letter = 't', .name = "threads", .unit = A_NUMBER, .min = 1, .max = MAX_THREADS,
 	  .help = "threads, instead of one for each CPU that it may use", .count = &params.threads },
 	{ .name = "units", .unit = A_NUMBER, .min = 0, .max = 1000000,
@@ -64,7 +65,8 @@ static const struct option_spec specs[] = {
 	  .help = "pipeline: looks for the next item before it sleeps", .count = &params.spins },
 	{ .name = "period", .unit = "a whole number of microseconds", .min = 1, .max = 60000000,
 	  .help = "sleeper: from one wakeup to the next", .count = &params.period },
-	{ .letter = 'r', .name = "runtime", .unit = "a decimal number of seconds", .min = 0.001, .max = 86400,
+	{ .letter = 'r', .name = "runtime", .unit = "a decimal number of seconds",
+	  .min = 0.001, .max = 86400,
 	  .help = "how long to run", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
 	  .help = "when to begin, instead of at once", .count = &params.begin },
@@ -287,16 +289,18 @@ static uint64_t run(void)
 static void print_result(double seconds, unsigned long done)
 {
 	if (!params.json)
-		printf("%s: %lu operations of %lu threads in %.3f s: %.1f a second\n", params.kind, done, params.threads,
-		       seconds, done / seconds);
+		printf("%s: %lu operations of %lu threads in %.3f s: %.1f a second\n", params.kind,
+		       done, params.threads, seconds, done / seconds);
 	else
-		printf("{\"benchmark\":\"spin\",\"kind\":\"%s\",\"name\":\"%s\",\"threads\":%lu,\"operations\":%lu,"
-		       "\"seconds\":%.9f,\"rate\":%.6f", params.kind, params.name, params.threads, done, seconds,
-		       done / seconds);
+		printf("{\"benchmark\":\"spin\",\"kind\":\"%s\",\"name\":\"%s\",\"threads\":%lu,"
+		       "\"operations\":%lu,\"seconds\":%.9f,\"rate\":%.6f", params.kind, params.name,
+		       params.threads, done, seconds, done / seconds);
 	if (nr_late)
-		printf(params.json ? ",\"late_us\":{\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f,\"samples\":%zu}" :
-		       "late, us: p50 %.3f, p99 %.3f, max %.3f, samples %zu\n", quantile(late, nr_late, 500) / 1e3,
-		       quantile(late, nr_late, 990) / 1e3, late[nr_late - 1] / 1e3, nr_late);
+		printf(params.json ?
+		       ",\"late_us\":{\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f,\"samples\":%zu}" :
+		       "late, us: p50 %.3f, p99 %.3f, max %.3f, samples %zu\n",
+		       quantile(late, nr_late, 500) / 1e3, quantile(late, nr_late, 990) / 1e3,
+		       late[nr_late - 1] / 1e3, nr_late);
 	if (params.json)
 		printf("}\n");
 }

@@ -105,8 +105,9 @@ static double lesser(double a, double b)
 	return a < b ? a : b;
 }
 
-/* The share of the machine, 0 to 1, that the group shall have after these looks, the last one first */
-static double share(const struct look *newest, const struct look *before, const struct look *oldest, long cpus)
+/* The share of the machine, 0 to 1, that the group shall have after these looks */
+static double share(const struct look *newest, const struct look *before,
+		    const struct look *oldest, long cpus)
 {
 	double last = (newest->time - before->time) * cpus, all = (newest->time - oldest->time) * cpus;
 	double side = lesser((newest->side - before->side) / last, (newest->side - oldest->side) / all);
