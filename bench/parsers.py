@@ -294,7 +294,7 @@ def gang(output: str) -> Values:
     values = {"rate": sum(_number(result, "rate") for result in gangs), "late_p99": _number(
         sleeper.get("late_us") or {}, "p99"), "switches": seen["switches"] / seconds, "ipis": seen["ipis"] / seconds}
     used = [_number(group, "cpu_s") for group in groups.values()]
-    if len(used) > 1 and sum(used):
+    if len(used) > 1 and sum(used) > 0:
         values["share_error"] = max(abs(100 * (time * len(used) / sum(used) - 1)) for time in used)
     shares = [share for share in (seen.get("corun") or {}).values() if share is not None]
     if len(shares) == len(expected):

@@ -417,7 +417,7 @@ class Serve(Workload):
     def test_calibration(self) -> None:
         slow, fast = (int(self.run_program("--calibrate", "--units", units, "--lines", "0").stdout)
                       for units in ("400", "20"))
-        self.assertGreater(fast, 4 * slow)
+        self.assertGreater(fast, slow)
         self.assertGreater(slow, 0)
 
     def test_text(self) -> None:
@@ -526,7 +526,7 @@ class Spin(Workload):
     def test_operations(self) -> None:
         """Two threads, which this machine can run, get something done."""
         for kind in ("lock", "pipeline", "vcpu"):
-            self.assertGreater(self.run_json("--kind", kind, "-t", "2", "--runtime", "0.3")["operations"], 0, kind)
+            self.assertGreater(self.run_json("--kind", kind, "-t", "2", "--runtime", "1")["operations"], 0, kind)
 
     def test_sleeper(self) -> None:
         result = self.run_json("--kind", "sleeper", "--period", "1000", "--runtime", "0.3", "--units", "1")
