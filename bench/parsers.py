@@ -152,9 +152,9 @@ def _machine(output: str, warm: float | None = None, until: float = math.inf) ->
     sides = _sides(seen)
     usage = [sum(group["usage"][at] for group in sides.values()) for at in steps]
     if any(usage):
-        main = _mean([seen["groups"]["main"]["usage"][at] for at in steps])
         side = _mean(usage)
-        left = 100 - main - demand
+        # What everybody else leaves it; idle time beyond the demand is lost, idle time short of it was taken.
+        left = side + idle - demand
         values |= {"idle_error": abs(idle - demand), "side": side,
                    "side_least": min(_mean(usage[at:at + 2]) for at in range(max(len(usage) - 1, 1)))}
         if left > 0:

@@ -151,7 +151,7 @@ MACHINE = (
     Metric("idle_error", "points", LOWER, "idle time beyond what was asked for, or short of it", compared=False,
            optional=True),
     Metric("side", "% of the machine", HIGHER, "work of the side job, in CPU time", compared=False, optional=True),
-    Metric("side_part", "%", HIGHER, "work of the side job, of what main work and demand leave", compared=False,
+    Metric("side_part", "%", HIGHER, "work of the side job, of what the demand leaves it", compared=False,
            optional=True),
     Metric("side_least", "% of the machine", HIGHER, "least work of the side job in 100 ms", compared=False,
            optional=True),
