@@ -20,7 +20,7 @@ if str(ROOT / "scripts") not in sys.path:
 
 from common import Fail, run_main  # noqa: E402
 from results import Results, Row, TopologyView, describe, gain, read_results  # noqa: E402
-from suite import ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
+from suite import HINT, ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
 
 CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare "
           "configurations with each other, not with another machine.")
@@ -139,8 +139,10 @@ def figure_lines(view: TopologyView, description: dict[str, object]) -> list[str
     widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
     table = ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip()
              for line in [header, *rows]]
-    return [f"Figures to reach on {view.topology}, in percent better than {view.suite.baseline.name}", "", *table, "",
-            *details, ""]
+    # Where hints are judged, all figures are percentages; elsewhere each says what it is.
+    judged = f", in percent better than {view.suite.baseline.name}" if any(
+        c.kind == HINT for c in view.suite.configurations) else ""
+    return [f"Figures to reach on {view.topology}{judged}", "", *table, "", *details, ""]
 
 
 def header_lines(results: Results) -> list[str]:
