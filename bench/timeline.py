@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pictures over time: SUITE-BENCHMARK-LOAD-TOPOLOGY-time.svg, from the series of the first sample of each case.
+"""Pictures over time: SUITE-BENCHMARK-LOAD-TOPOLOGY-time.svg (-time-2.svg …), from the series of the first sample of each case.
 
 Of a service with batch work beside it: how much is idle, what the side job uses and may use, and the p99 of requests.
 Of gangs: who had which CPU when, as a trace of the scheduler's switches tells it.
@@ -16,10 +16,10 @@ from picture import COLOURS, matplotlib_modules, style, svg_of
 from results import Results
 from suite import Suite
 
-# Side by side; a picture has as many rows as it takes.
-COLUMNS = 3
+# Side by side, and in one picture; more make further pictures.
+COLUMNS, PANELS = 3, 6
 # Bars of all traces of a picture. Beyond that, a shorter time is shown.
-MAX_BARS = 500
+MAX_BARS = 800
 # Bytes of a file: there are many panels.
 LIMIT = 96 * 1024
 GREY = "#b0b0b0"
@@ -27,12 +27,14 @@ GREY = "#b0b0b0"
 
 @dataclass(frozen=True)
 class Moving:
-    """A picture over time: for each configuration its series."""
+    """A picture over time: for each configuration its series. Axes that are compared have the same range."""
 
     name: str
     title: str
     trace: bool
     panels: tuple[tuple[str, Mapping[str, Any]], ...]
+    until: float
+    p99: tuple[float, float]
 
 
 def compose_all(results: Results, suite: Suite) -> list[Moving]:
@@ -46,8 +48,12 @@ def compose_all(results: Results, suite: Suite) -> list[Moving]:
     for (bench, load, topology), configs in cases.items():
         title = f"{topology}: {suite.bench(bench).title}, {suite.bench(bench).load} {load}"
         panels = tuple(sorted(configs.items(), key=lambda item: order.get(item[0], len(order))))
-        found.append(Moving(f"{suite.name}-{bench}-{load}-{topology}-time", title,
-                            any("stretches" in series for _, series in panels), panels))
+        trace = any("stretches" in series for _, series in panels)
+        name = f"{suite.name}-{bench}-{load}-{topology}-time"
+        for number, first in enumerate(range(0, len(panels), PANELS), 1):
+            found.append(Moving(
+                name + (f"-{number}" if number > 1 else ""), title, trace, panels[first:first + PANELS],
+                shown_time(panels) if trace else 0, (1, 10) if trace else p99_range(panels)))
     return found
 
 
@@ -123,17 +129,16 @@ def draw(moving: Moving) -> bytes:
         high = 1 if moving.trace else 2
         grid = figure.subplots(high * rows, columns, squeeze=False, sharex=not moving.trace,
                                gridspec_kw=None if moving.trace else {"height_ratios": [2, 1] * rows})
-        until = shown_time(moving.panels) if moving.trace else 0
         for place, (name, series) in enumerate(moving.panels):
             row, column = divmod(place, columns)
             axis = grid[high * row][column]
             axis.set_title(name, fontsize=9.5, pad=12 if not moving.trace else None)
             if moving.trace:
-                draw_trace(axis, series, until)
+                draw_trace(axis, series, moving.until)
                 axis.set_ylabel("" if column else "CPU")
                 continue
             draw_loop(axis, grid[high * row + 1][column], series)
-            grid[high * row + 1][column].set_ylim(*p99_range(moving.panels))
+            grid[high * row + 1][column].set_ylim(*moving.p99)
             if not column:
                 axis.set_ylabel("% of the machine")
                 grid[high * row + 1][column].set_ylabel("p99, ms")

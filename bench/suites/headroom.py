@@ -55,7 +55,7 @@ def ours(percent: int, more: tuple[Setting, ...] = ()) -> Configuration:
 
 
 # The loop looks every 5 s, so it is in force 5 s after the start; what comes before is not its steady state.
-LOOP = {"loop": f"userloop --headroom {DEMAND}", "warm": "5.3", "low": "6", "high": "11", "back": "11"}
+LOOP = {"loop": f"userloop --headroom {DEMAND}", "warm": "6", "low": "6", "high": "11", "back": "11"}
 SIDE_IDLE = (Setting("side*", "cpu.idle", "1"),)
 CONFIGURATIONS = (
     Configuration("alone", BASELINE, variables={"alone": "1"}),
@@ -69,7 +69,7 @@ CONFIGURATIONS = (
 )
 DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if configuration.kind == OURS)
 
-# The main work begins when everything is there and has settled; the warm-up is part of its first stage.
+# The main work begins when everything is there; what it does until all have settled beside each other is its warm-up.
 SCENE = """out=/tmp/bench.$$
 mkdir -p $out
 # Once for all configurations, which shall get the same requests
@@ -102,7 +102,7 @@ finish() {
 }
 """.replace("DEMAND", str(DEMAND))
 
-REQUESTS = SCENE + """warm=${warm:-0.3}
+REQUESTS = SCENE + """warm=${warm:-1}
 calibrate
 begin=$(($(observe --now) + 300))
 beside SIDE
@@ -122,7 +122,7 @@ join "$group/main" serve --capacity $capacity --load $stages --warmup $warm --be
 finish
 """
 
-TIMERS = SCENE + """warm=${warm:-0.3}
+TIMERS = SCENE + """warm=${warm:-0.5}
 begin=$(($(observe --now) + 300))
 beside sidejob --kind compute
 loops=$(awk "BEGIN { print int(({work} + $warm) / 0.005) }")
@@ -133,7 +133,7 @@ finish
 """
 
 # In the lab completions are the timer's, after the time that a fast disk takes; see APPEND.
-DISK = SCENE + """warm=${warm:-0.3}
+DISK = SCENE + """warm=${warm:-0.5}
 begin=$(($(observe --now) + 300))
 beside sidejob --kind compute
 watch $(awk "BEGIN { print {work} + $warm }")
@@ -179,7 +179,7 @@ def per_cycle(_values: Mapping[str, float], grown: Mapping[str, float], costs: M
 
 def effort(capacity: float) -> Callable[[int, float], float]:
     """Millions of instructions of the quick form's machine, at this share of what it can do."""
-    return lambda _, seconds: capacity * (seconds + 1.0) * 500
+    return lambda _, seconds: capacity * (seconds + 1.7) * 500
 
 
 def sides(_load: int) -> tuple[str, ...]:

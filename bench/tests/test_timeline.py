@@ -7,6 +7,7 @@ import re
 import unittest
 import xml.etree.ElementTree as ElementTree
 from typing import Any
+from unittest import mock
 
 import context  # noqa: F401
 import fake
@@ -35,6 +36,13 @@ class Choices(unittest.TestCase):
         self.assertEqual([(name, series["sample"]) for name, series in found[0].panels], [("none", 0), ("both", 0)])
         self.assertFalse(found[0].trace)
         self.assertTrue(timeline.compose_all(with_series(TRACE, "none"), SMALL)[0].trace)
+
+    def test_many_configurations_make_several_pictures(self) -> None:
+        """All with the same range, so that they compare."""
+        with mock.patch.object(timeline, "PANELS", 1):
+            first, second = timeline.compose_all(with_series(LOOP, "none", "both"), SMALL)
+        self.assertEqual((first.name, second.name), ("small-hackbench-1-zen-time", "small-hackbench-1-zen-time-2"))
+        self.assertEqual(first.p99, second.p99)
 
     def test_nothing_to_draw(self) -> None:
         self.assertEqual(timeline.compose_all(with_series(LOOP), SMALL), [])
