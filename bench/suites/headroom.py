@@ -178,8 +178,11 @@ def per_cycle(_values: Mapping[str, float], grown: Mapping[str, float], costs: M
 
 
 def effort(capacity: float) -> Callable[[int, float], float]:
-    """Millions of instructions of the quick form's machine, at this share of what it can do."""
-    return lambda _, seconds: capacity * (seconds + 1.7) * 500
+    """Millions of instructions of the quick form's machine, at this share of what it can do.
+
+    In a second, 8 CPUs execute some 500 million; computing, which most of them are, the lab does faster than its mean.
+    """
+    return lambda _, seconds: capacity * (seconds + 1.7) * 350
 
 
 def sides(_load: int) -> tuple[str, ...]:
