@@ -126,10 +126,10 @@ def _observed(found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     return seen
 
 
-def _asked(output: str) -> tuple[float, float]:
-    """What the case asks to be idle, in percent, and how long it warmed up."""
-    match = _only(rf"^demand {NUMBER} warm {NUMBER}$", output, "line 'demand'")
-    return float(match[1]), float(match[2])
+def _asked(output: str) -> tuple[float, float, int]:
+    """What the case asks to be idle, in percent, how long it warmed up, and how many side jobs it has started."""
+    match = _only(rf"^demand {NUMBER} warm {NUMBER} side jobs ([0-9]+)$", output, "line 'demand'")
+    return float(match[1]), float(match[2]), int(match[3])
 
 
 def _mean(values: list[float]) -> float:
@@ -143,9 +143,12 @@ def _sides(seen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _machine(output: str, warm: float | None = None, until: float = math.inf) -> Values:
-    """Idle time and side work, after the warm-up. A side job that used nothing was not there."""
+    """Idle time and side work, after the warm-up. A side job that used nothing has not run, which is an error."""
     seen = _observed(_objects(output))
-    demand, told = _asked(output)
+    demand, told, jobs = _asked(output)
+    ran = sum(1 for group in _sides(seen).values() if any(group["usage"]))
+    if ran != jobs:
+        raise Unreadable(f"{ran} of {jobs} side jobs did something")
     steps = [at for at, time in enumerate(seen["at_s"]) if (told if warm is None else warm) < time <= until]
     idle = _mean([seen["idle"][at] for at in steps])
     values: Values = {"idle": idle}
@@ -206,7 +209,7 @@ def headroom_step(output: str) -> Values:
     found = _objects(output)
     if not (served := found.get("serve")) or len(served["stages"]) != 3:
         raise Unreadable("no three stages from 'serve' in the output")
-    seen, (demand, _) = _observed(found), _asked(output)
+    seen, (demand, _, _) = _observed(found), _asked(output)
     _, high, back = served["stages"]
 
     def kept(idle: float) -> bool:
@@ -294,6 +297,8 @@ def gang(output: str) -> Values:
     values = {"rate": sum(_number(result, "rate") for result in gangs), "late_p99": _number(
         sleeper.get("late_us") or {}, "p99"), "switches": seen["switches"] / seconds, "ipis": seen["ipis"] / seconds}
     used = [_number(group, "cpu_s") for group in groups.values()]
+    if "hogs" in groups and not groups["hogs"]["cpu_s"]:
+        raise Unreadable("the busy loops did not run")
     if len(used) > 1 and sum(used) > 0:
         values["share_error"] = max(abs(100 * (time * len(used) / sum(used) - 1)) for time in used)
     shares = [share for share in (seen.get("corun") or {}).values() if share is not None]

@@ -81,6 +81,7 @@ beside() {
 	[ -z "$alone" ] || return 0
 	for side in "$group"/side*; do
 		join "$side" "$@" > /dev/null 2>> $out/side &
+		jobs=$((jobs + 1))
 	done
 	[ -n "$loop" ] || return 0
 	$loop --group "$group/side" 2>> $out/loop &
@@ -96,7 +97,7 @@ finish() {
 	[ -z "$looping" ] || kill $looping || status=1
 	for side in "$group"/side*; do echo 1 > "$side/cgroup.kill"; done
 	cat $out/seen $out/side $out/loop 2>/dev/null
-	echo "demand ${demand:-DEMAND} warm $warm"
+	echo "demand ${demand:-DEMAND} warm $warm side jobs ${jobs:-0}"
 	rm -r $out
 	exit $status
 }

@@ -49,6 +49,10 @@ class Parsers(unittest.TestCase):
         values = parsers.gang("\n".join([result("gang0", 70.0), SLEEPER, observed(gang0=1.5, hogs=2.5)]))
         self.assertAlmostEqual(values["share_error"], 25.0)
 
+    def test_hogs_that_did_not_start(self) -> None:
+        with self.assertRaisesRegex(Unreadable, "the busy loops did not run"):
+            parsers.gang("\n".join([result("gang0", 70.0), SLEEPER, observed(gang0=1.5, hogs=0.0)]))
+
     def test_alone_there_is_no_share(self) -> None:
         values = parsers.gang("\n".join([result("gang0", 70.0), SLEEPER, observed(gang0=4.0)]))
         self.assertNotIn("share_error", values)

@@ -36,8 +36,8 @@ def served(*stages: tuple[float, float, float]) -> str:
         "interval_s": 0.05, "p99_us": [5000.0, None], "parameters": {}}, separators=(",", ":"))
 
 
-def output(*parts: str, demand: float = 20, warm: float = 0.3) -> str:
-    return "\n".join([*parts, f"demand {demand:g} warm {warm:g}", ""])
+def output(*parts: str, demand: float = 20, warm: float = 0.3, jobs: int = 1) -> str:
+    return "\n".join([*parts, f"demand {demand:g} warm {warm:g} side jobs {jobs}", ""])
 
 
 class Parsers(unittest.TestCase):
@@ -50,11 +50,17 @@ class Parsers(unittest.TestCase):
             "side_least": 37.0, "side_part": 97.368})
 
     def test_alone(self) -> None:
-        """A side group that used nothing was not there: nothing is said about it."""
-        values = parsers.headroom_requests(output(served(), observed([60.0] * STEPS, [0.0] * STEPS)))
+        """There is no side job: nothing is said about it."""
+        values = parsers.headroom_requests(output(served(), observed([60.0] * STEPS, [0.0] * STEPS), jobs=0))
         self.assertEqual(values["idle"], 60.0)
         self.assertNotIn("side", values)
         self.assertNotIn("idle_error", values)
+
+    def test_a_side_job_that_did_not_start(self) -> None:
+        """The service would look as good as alone."""
+        for side, jobs in ((0.0, 1), (30.0, 0), (30.0, 4)):
+            with self.assertRaisesRegex(Unreadable, "of . side jobs did something"):
+                parsers.headroom_requests(output(served(), observed([60.0] * STEPS, [side] * STEPS), jobs=jobs))
 
     def test_a_starved_period_shows(self) -> None:
         side = [30.0] * STEPS
@@ -67,7 +73,7 @@ class Parsers(unittest.TestCase):
         del seen["groups"]["side"]
         for weight, used in ((1, 1.0), (2, 2.2), (4, 4.0), (8, 7.8)):
             seen["groups"][f"side{weight}"] = {"cpu_s": used, "usage": [used] * STEPS}
-        values = parsers.headroom_share(output(served(), json.dumps(seen, separators=(",", ":"))))
+        values = parsers.headroom_share(output(served(), json.dumps(seen, separators=(",", ":")), jobs=4))
         self.assertAlmostEqual(values["share_error"], 10.0)
 
     def step(self, idle: list[float], demand: float = 20) -> dict[str, float]:
