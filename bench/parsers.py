@@ -177,9 +177,11 @@ def headroom_requests(output: str) -> Values:
 
 
 def headroom_share(output: str) -> Values:
-    """Likewise, and by how much at most the groups sideWEIGHT are off what their weights say."""
-    seen = _observed(_objects(output))
-    used = {int(name.removeprefix("side")): float(group["cpu_s"]) for name, group in _sides(seen).items()}
+    """Likewise, and by how much at most the groups sideWEIGHT are off what their weights say, after the warm-up."""
+    seen, (_, warm, _) = _observed(_objects(output)), _asked(output)
+    steps = [at for at, time in enumerate(seen["at_s"]) if time > warm]
+    used = {int(name.removeprefix("side")): sum(group["usage"][at] for at in steps)
+            for name, group in _sides(seen).items()}
     values = headroom_requests(output)
     if total := sum(used.values()):
         share = total / sum(used)

@@ -72,7 +72,7 @@ class Parsers(unittest.TestCase):
         seen = json.loads(observed([20.0] * STEPS, [10.0] * STEPS))
         del seen["groups"]["side"]
         for weight, used in ((1, 1.0), (2, 2.2), (4, 4.0), (8, 7.8)):
-            seen["groups"][f"side{weight}"] = {"cpu_s": used, "usage": [used] * STEPS}
+            seen["groups"][f"side{weight}"] = {"cpu_s": 9.0, "usage": [9.0] * 6 + [used] * (STEPS - 6)}
         values = parsers.headroom_share(output(served(), json.dumps(seen, separators=(",", ":")), jobs=4))
         self.assertAlmostEqual(values["share_error"], 10.0)
 
