@@ -69,7 +69,8 @@ CONFIGURATIONS = (
 )
 DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if configuration.kind == OURS)
 
-# The main work begins when everything is there; what it does until all have settled beside each other is its warm-up.
+# Main work and observer are started first and begin together, so that the side job does not hold up their start; what
+# they do until all have settled beside each other is their warm-up.
 SCENE = """out=/tmp/bench.$$
 mkdir -p $out
 # Once for all configurations, which shall get the same requests
@@ -91,7 +92,12 @@ watch() {
 	observe --parent "$group" --runtime $1 --interval 0.05 --begin $begin > $out/seen &
 	watching=$!
 }
+serving() {
+	join "$group/main" "$@" &
+	main=$!
+}
 finish() {
+	wait $main
 	status=$?
 	wait $watching || status=1
 	[ -z "$looping" ] || kill $looping || status=1
@@ -105,43 +111,43 @@ finish() {
 
 REQUESTS = SCENE + """warm=${warm:-1}
 calibrate
-begin=$(($(observe --now) + 300))
-beside SIDE
+begin=$(($(observe --now) + 500))
 total=$(awk "BEGIN { print $warm + {work} }")
 watch $total
-join "$group/main" serve --capacity $capacity --load {load}:$total --warmup $warm --begin $begin --interval 0.05 --json
+serving serve --capacity $capacity --load {load}:$total --warmup $warm --begin $begin --interval 0.05 --json
+beside SIDE
 finish
 """
 
 STEP = SCENE + f"""warm=0.3
 calibrate
-begin=$(($(observe --now) + 300))
-beside sidejob --kind compute
+begin=$(($(observe --now) + 500))
 stages={LOW}:${{low:-1}},{{load}}:${{high:-{{work}}}},{LOW}:${{back:-{{work}}}}
 watch $(awk "BEGIN {{ print ${{low:-1}} + ${{high:-{{work}}}} + ${{back:-{{work}}}} }}")
-join "$group/main" serve --capacity $capacity --load $stages --warmup $warm --begin $begin --interval 0.05 --json
+serving serve --capacity $capacity --load $stages --warmup $warm --begin $begin --interval 0.05 --json
+beside sidejob --kind compute
 finish
 """
 
 TIMERS = SCENE + """warm=${warm:-0.5}
-begin=$(($(observe --now) + 300))
-beside sidejob --kind compute
+begin=$(($(observe --now) + 500))
 loops=$(awk "BEGIN { print int(({work} + $warm) / 0.005) }")
 watch $(awk "BEGIN { print {work} + $warm }")
-join "$group/main" sh -c "sleep 0.3; exec cyclictest --quiet --policy=other --threads={load} --interval=5000 \
---distance=0 --loops=$loops --histogram=20000"
+serving sh -c "sleep 0.4; exec cyclictest --quiet --policy=other --threads={load} --interval=5000 --distance=0 \
+--loops=$loops --histogram=20000"
+beside sidejob --kind compute
 finish
 """
 
 # In the lab completions are the timer's, after the time that a fast disk takes; see APPEND.
 DISK = SCENE + """warm=${warm:-0.5}
-begin=$(($(observe --now) + 300))
-beside sidejob --kind compute
+begin=$(($(observe --now) + 500))
 watch $(awk "BEGIN { print {work} + $warm }")
-join "$group/main" fio --name=main --filename=/dev/nullb0 --rw=randread --bs=4k --ioengine=psync --direct=1 \
+serving fio --name=main --filename=/dev/nullb0 --rw=randread --bs=4k --ioengine=psync --direct=1 \
 --thread --numjobs={load} --rate_iops=100 --rate_process=poisson --randrepeat=1 --time_based --ramp_time=0 \
 --runtime=$(awk "BEGIN { print int(({work} + $warm) * 1000) }")ms --group_reporting --output-format=json \
 --percentile_list=50:99:99.9
+beside sidejob --kind compute
 finish
 """
 # 80 us of a fast disk, twenty times slower, as everything here.

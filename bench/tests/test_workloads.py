@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from collections.abc import Callable
 from pathlib import Path
@@ -527,6 +528,14 @@ class Spin(Workload):
         """Two threads, which this machine can run, get something done."""
         for kind in ("lock", "pipeline", "vcpu"):
             self.assertGreater(self.run_json("--kind", kind, "-t", "2", "--runtime", "1")["operations"], 0, kind)
+
+    def test_begin(self) -> None:
+        """At the given moment; whoever is late fails, and measures nothing."""
+        now = time.monotonic_ns() // 1_000_000
+        self.run_json("--kind", "lock", "-t", "2", "--runtime", "0.1", "--begin", str(now + 1000))
+        self.assertGreaterEqual(time.monotonic_ns() // 1_000_000, now + 1100)
+        result = self.run_program("--kind", "lock", "--begin", str(now), status=1)
+        self.assertIn("spin: too late to begin, by ", result.stderr)
 
     def test_sleeper(self) -> None:
         result = self.run_json("--kind", "sleeper", "--period", "1000", "--runtime", "0.3", "--units", "1")

@@ -74,6 +74,21 @@ static inline void sleep_until(uint64_t time)
 		;
 }
 
+/*
+ * Begin at the same moment as others, in ms of the monotonic clock; 0 is at once.
+ * Whoever is late would measure something else than they do.
+ */
+static inline void begin_at(const struct program *program, unsigned long ms)
+{
+	uint64_t now = now_ns(), begin = ms * 1000000ULL;
+
+	if (!ms)
+		return;
+	if (now > begin)
+		die(program, EXIT_FAILED, "too late to begin, by %.3f ms", (now - begin) / 1e6);
+	sleep_until(begin);
+}
+
 /* The CPUs that this thread may use, and the @index-th of them, counted round */
 static inline unsigned int allowed_cpus(cpu_set_t *set)
 {

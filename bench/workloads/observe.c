@@ -525,10 +525,9 @@ int main(int argc, char **argv)
 		for (unsigned int k = 0; k < ARRAY_SIZE(arrays); k++)
 			*arrays[k] = allocate_zeroed(&program, nr_looks + 1, sizeof(**arrays[k]));
 	}
-	if (params.begin)
-		sleep_until(params.begin * 1000000ULL);
 	if (params.trace)
 		start_trace();
+	begin_at(&program, params.begin);
 	interrupts[0] = count_interrupts();
 	begin = now_ns();
 	look(0);

@@ -73,8 +73,7 @@ int main(int argc, char **argv)
 		name_thread(params.name);
 		if (params.pin)
 			pin_to(&allowed, me);
-		if (params.begin)
-			sleep_until(params.begin * 1000000ULL);
+		begin_at(&program, params.begin);
 		#pragma omp barrier
 		#pragma omp master
 		began = now_ns();

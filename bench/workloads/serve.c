@@ -325,8 +325,7 @@ static struct pair *run(void)
 		start(&pair->front, front_thread, pair);
 	}
 	pthread_barrier_wait(&barrier);
-	if (params.begin)
-		sleep_until(params.begin * 1000000ULL);
+	begin_at(&program, params.begin);
 	begin_ns = now_ns();
 	pthread_barrier_wait(&barrier);
 	for (unsigned long i = 0; i < params.pairs; i++) {

@@ -31,6 +31,7 @@ static struct {
 	unsigned long period;		/* ms */
 	unsigned long busy;		/* % */
 	double runtime;			/* s */
+	unsigned long begin;		/* ms of the clock */
 	bool step;
 	bool json;
 } params = {
@@ -58,6 +59,8 @@ static const struct option_spec specs[] = {
 	  .help = "bursty: part of the period", .count = &params.busy },
 	{ .name = "runtime", .unit = "a decimal number of seconds", .min = 0.001, .max = 86400,
 	  .help = "when to end by itself", .seconds = &params.runtime },
+	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
+	  .help = "when to begin, instead of at once", .count = &params.begin },
 	{ .name = "step", .help = "be one process of a build", .flag = &params.step },
 	{ .name = "json", .help = "print the result as one line of JSON", .flag = &params.json },
 };
@@ -168,7 +171,7 @@ static void run_build(void)
 
 int main(int argc, char **argv)
 {
-	uint64_t begin = now_ns();
+	uint64_t begin;
 	cpu_set_t set;
 	double seconds;
 
@@ -179,6 +182,8 @@ int main(int argc, char **argv)
 	}
 	if (!params.workers)
 		params.workers = allowed_cpus(&set);
+	begin_at(&program, params.begin);
+	begin = now_ns();
 	if (params.runtime)
 		end_ns = begin + params.runtime * NSEC_PER_SEC;
 	counts = allocate_zeroed(&program, 1, sizeof(*counts));

@@ -248,8 +248,7 @@ static void *run_thread(void *arg)
 	if (params.pin)
 		pin_to(&allowed, me->index);
 	pthread_barrier_wait(&barrier);
-	if (params.begin)
-		sleep_until(params.begin * 1000000ULL);
+	begin_at(&program, params.begin);
 	run_kind(me);
 	return NULL;
 }
@@ -272,8 +271,7 @@ static uint64_t run(void)
 			die(&program, EXIT_FAILED, "starting a thread: %s", strerror(err));
 	}
 	pthread_barrier_wait(&barrier);
-	if (params.begin)
-		sleep_until(params.begin * 1000000ULL);
+	begin_at(&program, params.begin);
 	began = now_ns();
 	if (run_kind != run_sleeper) {
 		sleep_until(began + params.runtime * NSEC_PER_SEC);
