@@ -22,6 +22,8 @@ DEMAND = 20
 TOO_MUCH = 40
 # The main load before and after a step, and at it.
 LOW, HIGH = 20, 60
+# A demand with less to spare than this cannot be told from what the load alone leaves.
+SPARE_POINTS = 5
 WEIGHTS = {"side1": 1, "side2": 2, "side4": 4, "side8": 8}
 
 
@@ -285,6 +287,22 @@ def at_most(benches: tuple[Bench, ...], configs: Iterable[str], metric: str, all
     return judge
 
 
+def reaction(allowed: float) -> Judge:
+    """Of the demands that the high load alone leaves room for, with some points to spare: what is not there, no
+    controller can keep idle."""
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        free = view.value(STEP_BENCH.name, "alone", HIGH, "high_idle")
+        kept = [config for config in DEMANDS if free is None or int(SUITE.configuration(config).variables["demand"])
+                + SPARE_POINTS <= free]
+        values = found(view, (STEP_BENCH,), kept, "reaction")
+        if not values:
+            return Verdict(None, "not measured")
+        worst, config, bench, load = max(values)
+        return Verdict(worst <= allowed, f"{worst:.1f} ms at worst", f"{config}, {bench} at {load}" + (
+            "" if free is None else f"; alone, {free:.1f} % are idle then"))
+    return judge
+
+
 def at_least(benches: tuple[Bench, ...], configs: Iterable[str], metric: str, wanted: float, unit: str) -> Judge:
     def judge(view: View, _: Mapping[str, Any]) -> Verdict:
         if not (values := found(view, benches, configs, metric)):
@@ -310,8 +328,7 @@ FIGURES = (
     Figure("the same, 20 %", "", "<= 1.10", slower("headroom20+idle", 1.10)),
     Figure("idle vs demand, steady", "19.0 for 20, 27.6 for 30", "+-1 point",
            at_most(STEADY, DEMANDS, "idle_error", 1.0, "points")),
-    Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms",
-           at_most((STEP_BENCH,), DEMANDS, "reaction", 300.0, "ms")),
+    Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms", reaction(300.0)),
     Figure("from a step down to all that is left", "", "<= 300 ms",
            at_most((STEP_BENCH,), DEMANDS, "return", 300.0, "ms")),
     Figure("side work, of what the demand leaves", "", ">= 95 %", at_least(STEADY, DEMANDS, "side_part", 95.0, "%")),

@@ -221,6 +221,15 @@ class Figures(unittest.TestCase):
             found = self.found("step", "reaction", {"headroom20": value, "userloop": 9000.0}, 60)
             self.assertEqual(self.verdict(what, found).reached, reached)
 
+    def test_reaction_to_what_is_there(self) -> None:
+        """Where the load alone leaves 27 %, 30 % cannot be kept."""
+        found = self.found("step", "reaction", {"headroom20": 250.0, "headroom30": 1000.0}, 60)
+        self.assertFalse(self.verdict("from a load step to the demand", found).reached)
+        found.rows += self.found("step", "high_idle", {"alone": 27.0}, 60).rows
+        result = self.verdict("from a load step to the demand", found)
+        self.assertEqual((result.reached, result.number), (True, "250.0 ms at worst"))
+        self.assertEqual(result.detail, "headroom20, step at 60; alone, 27.0 % are idle then")
+
     def test_share_and_part(self) -> None:
         self.assertFalse(self.verdict("four groups, of their weights 1:2:4:8", self.found(
             "share", "share_error", {"headroom30": 5.1})).reached)
