@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -42,6 +42,8 @@ LOGS = ROOT / "build/check"
 DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "churn_test")
+# In a machine of its own: it takes CPUs off and on, and throttles, so that its failures do not spoil the others.
+OWN_MACHINE = ("churn_test",)
 
 
 @dataclass(frozen=True)
@@ -78,22 +80,29 @@ def machine(target: Target, mode: str, topology: str, variant: str = "base", app
     root = initramfs.build(target)
     scale = DEBUG_SCALE if variant == "debug" else 1.0
     limit = 300 + scale * sum(initramfs.run_list(ROOT / "selftests/steer/run-list").values())
-    suffix = ("-disabled" if append else "") + (f"-{only}" if only else "")
+    suffix = ("-disabled" if append else "") + (f"-{only}" if only and "," not in only else "")
     return run.Machine(arch=target.arch, kernel=kbuild.image(target, variant), root=root, mode=mode, topology=topology,
                        out=LOGS / f"{mode}-{variant}-{topology}{suffix}", timeout=round(limit), scale=scale,
                        memory=3072 if variant == "debug" else 2048, append=append, only=only)
 
 
-def selftests(topology: str, variant: str = "base", only: str = "") -> Callable[[Target], list[Test]]:
+def selftests(topology: str, variant: str = "base", programs: Sequence[str] = ()) -> Callable[[Target], list[Test]]:
+    """These programs, or all; most one after the other in one machine."""
     def run_step(target: Target) -> list[Test]:
-        return look_again(run.check(machine(target, "check", topology, variant, only=only)),
-                          lambda program: run.check(machine(target, "check", topology, variant, only=program)))
+        def boot(only: str) -> list[Test]:
+            return run.check(machine(target, "check", topology, variant, only=only))
+
+        def checked(only: str) -> list[Test]:
+            return look_again(boot(only), boot, lambda: boot(only))
+        names = programs or tuple(initramfs.run_list(ROOT / "selftests/steer/run-list"))
+        boots = [",".join(name for name in names if name not in OWN_MACHINE), *(n for n in names if n in OWN_MACHINE)]
+        return [test for only in boots if only for test in checked(only)]
     return run_step
 
 
 def debug_selftests(target: Target) -> list[Test]:
     """On the debug kernel it is reports that count; where tasks go is judged on the fast one."""
-    return [test for program in DEBUG_PROGRAMS for test in selftests("split", "debug", program)(target)]
+    return [test for program in DEBUG_PROGRAMS for test in selftests("split", "debug", (program,))(target)]
 
 
 def disabled(target: Target) -> list[Test]:

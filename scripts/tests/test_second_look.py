@@ -23,7 +23,7 @@ class SecondLook(unittest.TestCase):
         def repeat(program: str) -> list[Test]:
             asked.append(program)
             return next(answers)
-        return look_again(tests, repeat, said.append), asked, said
+        return look_again(tests, repeat, lambda: [*repeat("all")], said.append), asked, said
 
     def test_all_passed(self) -> None:
         self.assertEqual(self.look([MACHINE, GOOD]), ([MACHINE, GOOD], [], []))
@@ -49,6 +49,19 @@ class SecondLook(unittest.TestCase):
         for other in (OTHER, COMPLAINT, Test("machine: end", FAILED)):
             tests, asked, _ = self.look([BAD, other])
             self.assertEqual((tests, asked), ([BAD, other], []))
+
+    def test_known_warning(self) -> None:
+        """It ends the machine, so the rest of the run is missing; only this one counts as known."""
+        warning = Test("console: WARNING", FAILED,
+                       "[  69.1] WARNING: CPU: 3 PID: 30 at kernel/sched/core.c:8364 sched_cpu_dying+0x1c5/0x220")
+        panic = Test("console: Kernel panic", FAILED, "panic_on_warn set ...")
+        tests, asked, _ = self.look([OTHER, warning, panic], [MACHINE, GOOD])
+        self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]))
+        tests, _, _ = self.look([warning], [warning])
+        self.assertEqual(tests, [warning], "a second time is one too many")
+        other = Test("console: WARNING", FAILED, "WARNING: CPU: 9 PID: 1 at task_non_contending+0x41b/0x4d0")
+        tests, asked, _ = self.look([other, panic])
+        self.assertEqual((tests, asked), ([other, panic], []))
 
 
 if __name__ == "__main__":
