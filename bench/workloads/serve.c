@@ -36,6 +36,9 @@
 #define CALIBRATION	25
 #define STACK		(64 * 1024)
 
+/* An arrival that never comes */
+#define NO_MORE		UINT64_MAX
+
 static struct {
 	const char *stages;
 	unsigned long capacity;		/* requests/s */
@@ -119,7 +122,6 @@ static unsigned int nr_stages;
  * @asleep:	the back thread is about to sleep, or does
  * @tail:	requests that the back thread has taken
  * @due:	of the requests between them, when each arrived
- * @over:	the front thread hands over no more
  * @memory:	what a request touches
  * @arrived:	of each request that arrived, when it did
  * @took:	and how long it took
@@ -133,7 +135,6 @@ static unsigned int nr_stages;
 struct pair {
 	unsigned int head APART;
 	unsigned int asleep;
-	unsigned int over;
 	unsigned int tail APART;
 	uint64_t due[RING];
 	char *memory;
@@ -179,7 +180,7 @@ static double logarithm(double x)
  * When the next request of a pair is due after @now, both in ns after the begin:
  * exponential gaps, at the rate of the stage that they fall into. A gap that
  * reaches over the end of a stage is drawn anew from there, which for such gaps
- * is the same. ULLONG_MAX: there is none.
+ * is the same. NO_MORE: there is none.
  */
 static uint64_t next_arrival(struct pair *pair, uint64_t now)
 {
@@ -196,7 +197,7 @@ static uint64_t next_arrival(struct pair *pair, uint64_t now)
 			return now + (uint64_t)gap;
 		now = stages[i].end;
 	}
-	return ULLONG_MAX;
+	return NO_MORE;
 }
 
 /* One half of a request */
@@ -234,15 +235,15 @@ static void *back_thread(void *arg)
 		uint64_t arrived;
 
 		if (pair->tail == head) {
-			if (LOAD(pair->over) && LOAD(pair->head) == head)
-				return NULL;
 			STORE(pair->asleep, 1);
-			if (LOAD(pair->head) == head && !LOAD(pair->over))
+			if (LOAD(pair->head) == head)
 				futex_wait(&pair->head, head);
 			STORE(pair->asleep, 0);
 			continue;
 		}
 		arrived = pair->due[pair->tail % RING];
+		if (arrived == NO_MORE)
+			return NULL;
 		if (now_ns() < last_chance())
 			serve_half(pair->memory, arrived + 1);
 		else
@@ -271,15 +272,15 @@ static void *front_thread(void *arg)
 	name_thread("serve-front");
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
-	while ((due = next_arrival(pair, due)) != ULLONG_MAX) {
+	while ((due = next_arrival(pair, due)) != NO_MORE) {
 		if (now_ns() < begin_ns + due)
 			sleep_until(begin_ns + due);
 		if (now_ns() < last_chance())
 			serve_half(pair->memory, due);
 		hand_over(pair, due);
 	}
-	STORE(pair->over, 1);
-	futex_wake(&pair->head);
+	/* In the ring, where it cannot be missed: what the back thread sleeps on changes. */
+	hand_over(pair, NO_MORE);
 	return NULL;
 }
 
@@ -302,7 +303,7 @@ static size_t count_arrivals(struct pair *pair)
 	uint64_t random = pair->random, due = 0;
 	size_t nr = 0;
 
-	while ((due = next_arrival(pair, due)) != ULLONG_MAX)
+	while ((due = next_arrival(pair, due)) != NO_MORE)
 		nr++;
 	pair->random = random;
 	return nr;

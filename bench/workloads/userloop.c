@@ -114,6 +114,8 @@ static double share(const struct look *newest, const struct look *before,
 	double idle = lesser((newest->idle - before->idle) / last, (newest->idle - oldest->idle) / all);
 	double found = side + idle - params.headroom / 100;
 
+	/* Idle time is counted in ticks, so a short window may show more than there was. */
+	found = lesser(found, 1);
 	return found > params.floor / 100 ? found : params.floor / 100;
 }
 
