@@ -97,6 +97,9 @@ pub enum Command {
         /// Enable the cpu controller along the path where it is missing
         #[arg(long)]
         enable: bool,
+        /// Leave out what this kernel does not have, instead of refusing everything
+        #[arg(long)]
+        skip_missing: bool,
         /// Say what would be done, and do nothing
         #[arg(long, short = 'n')]
         dry_run: bool,

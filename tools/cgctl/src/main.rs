@@ -43,9 +43,9 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
     match command.unwrap_or(Command::Show { targets: vec![], format: Format::default() }) {
         Command::Show { targets, format } => show_groups(host, &targets, format)?,
         Command::Tree { target, all, format } => show_tree(host, target.as_deref(), all, format)?,
-        Command::Set { target, settings, persist, runtime, propagate, enable, dry_run, json } => {
+        Command::Set { target, settings, persist, runtime, propagate, enable, skip_missing, dry_run, json } => {
             let keep = (persist || runtime).then_some(runtime);
-            set(host, &target, &settings, keep, Options { propagate, enable }, dry_run, json)?;
+            set(host, &target, &settings, keep, Options { propagate, enable, skip_missing }, dry_run, json)?;
         }
         Command::Run { hint, gang, headroom, slice, user, no_systemd, command } => {
             let settings = run_settings(hint, gang, headroom)?;
@@ -132,13 +132,19 @@ fn show_tree(host: &Host, target: Option<&str>, all: bool, format: Format) -> Re
 fn report(plan: &Plan, dry_run: bool, json: bool) {
     let changes: Vec<&Change> = plan.changes().collect();
     if json {
-        return print(&to_json(&serde_json::json!({ "dry_run": dry_run, "enable": plan.enable, "changes": changes })));
+        let skipped: Vec<_> = plan.skipped.iter().map(|(path, key)| serde_json::json!({ "path": path, "key": key })).collect();
+        return print(&to_json(&serde_json::json!({
+            "dry_run": dry_run, "enable": plan.enable, "changes": changes, "skipped": skipped,
+        })));
     }
     for path in &plan.enable {
         print(&format!("{}: cgroup.subtree_control +cpu\n", display(path)));
     }
     for change in changes {
         print(&format!("{change}\n"));
+    }
+    for (path, key) in &plan.skipped {
+        eprintln!("cgctl: {} has no {}: this kernel does not have it", display(path), key.file());
     }
     for (path, key, value) in &plan.unchanged {
         print(&format!("{}: {} {value} already\n", display(path), key.name()));

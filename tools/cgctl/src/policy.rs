@@ -269,7 +269,7 @@ impl Policy {
         }
         let mut plan = Plan::default();
         for (path, settings) in wanted {
-            plan.add(tree, &path, &settings, Options { enable, propagate: false })?;
+            plan.add(tree, &path, &settings, Options { enable, ..Options::default() })?;
         }
         plan.enable.sort_unstable();
         plan.enable.dedup();

@@ -41,6 +41,8 @@ pub struct Plan {
     pub enable: Vec<String>,
     /// What was there before, for those that need no change.
     pub unchanged: Vec<(String, Key, String)>,
+    /// What was asked for, but this kernel does not have.
+    pub skipped: Vec<(String, Key)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +51,8 @@ pub struct Options {
     pub propagate: bool,
     /// Enable the controller along the path where it is missing.
     pub enable: bool,
+    /// Leave out keys whose file this kernel does not have.
+    pub skip_missing: bool,
 }
 
 impl Plan {
@@ -57,7 +61,13 @@ impl Plan {
         if options.enable {
             self.enable.extend(missing_controllers(tree, path)?);
         }
+        let group = tree.open(path)?;
         for (key, value) in settings {
+            // Without the controller all are missing, which is another matter.
+            if options.skip_missing && group.has("cpu.weight") && !group.has(key.file()) {
+                self.skipped.push((path.to_string(), *key));
+                continue;
+            }
             self.add_one(tree, path, *key, value, None)?;
         }
         if let (true, Some(value)) = (options.propagate, settings.get(&Key::Headroom)) {
@@ -288,6 +298,17 @@ mod tests {
         let plan = plan(&tree, "a", &["hint=inherit", "headroom=0"], Options::default()).unwrap();
         assert!(plan.is_empty());
         assert_eq!(plan.unchanged.len(), 2);
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_can_be_left_out() {
+        let (dir, tree) = tree();
+        std::fs::remove_file(dir.path().join("sys/fs/cgroup/a/cpu.headroom")).unwrap();
+        assert!(plan(&tree, "a", &["hint=pack", "headroom=5"], Options::default()).is_err());
+        let options = Options { skip_missing: true, ..Options::default() };
+        let plan = plan(&tree, "a", &["hint=pack", "headroom=5"], options).unwrap();
+        assert_eq!(plan.changes().count(), 1);
+        assert_eq!(plan.skipped, [("a".to_string(), Key::Headroom)]);
     }
 
     #[test]
