@@ -32,7 +32,7 @@ root:x:0:0:root:/root:/bin/bash
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 messagebus:x:101:101::/nonexistent:/usr/sbin/nologin
 systemd-network:x:998:998::/:/usr/sbin/nologin
-tester:x:1000:1000::/home/tester:/bin/bash
+tester:x:1000:1000::/nonexistent:/bin/bash
 """
 GROUPS = """\
 root:x:0:
@@ -50,7 +50,8 @@ tester:x:1000:
 """
 FILES = {
     "etc/passwd": PASSWD, "etc/group": GROUPS, "etc/shadow": "root:*:19000:0:99999:7:::\n",
-    "etc/fstab": "/dev/vda / ext4 rw 0 1\n", "etc/hostname": "steer\n", "etc/machine-id": "uninitialized\n",
+    # With an id, it is no first boot, on which systemd would enable whatever it can.
+    "etc/fstab": "", "etc/hostname": "steer\n", "etc/machine-id": "5" * 32 + "\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "etc/environment": "", "etc/locale.conf": "",
     "etc/hosts": "127.0.0.1\tlocalhost\n",
     # The journal is read by tests after a reboot, too.
@@ -65,6 +66,9 @@ LINKS = {
         "systemd-ask-password-console.path", "systemd-update-utmp.service", "systemd-random-seed.service")},
 }
 SIZE = "1G"
+# Dependencies for the sake of maintainer scripts.
+NOT_NEEDED = ("perl", "libperl", "usrmerge", "adduser", "debconf", "dpkg", "libfile-find-rule", "libtext-glob",
+              "libnumber-compare", "media-types")
 
 
 def merged(path: str) -> str:
@@ -78,10 +82,10 @@ def lay_out(root: Path, packages: Mapping[str, Path]) -> None:
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
-    for name in ("dev", "proc", "sys", "run", "tmp", "root", "var/tmp", "home/tester", "boot"):
+    for name in ("dev", "proc", "sys", "run", "tmp", "root", "var/tmp", "boot"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    for package in packages.values():
+    for package in (root for name, root in packages.items() if not name.startswith(NOT_NEEDED)):
         for directory, below, names in os.walk(package):
             base = merged(str(Path(directory).relative_to(package)))
             below[:] = [name for name in below if str(Path(base, name)) not in LEFT_OUT]

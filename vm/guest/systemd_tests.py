@@ -495,15 +495,15 @@ def set_says_what_it_does() -> None:
 
 @test()
 def policies() -> None:
-    write("/root/p.toml", '[unit."s.service"]\nhint = "efficient"\n[unit."nothing-*.service"]\nhint = "pack"\n')
-    has(cgctl("diff", "/root/p.toml", status=1), "pack -> efficient")
-    has(cgctl("apply", "/root/p.toml"), "hint pack -> efficient", "no group is unit nothing-*.service")
+    write("/run/p.toml", '[unit."s.service"]\nhint = "efficient"\n[unit."nothing-*.service"]\nhint = "pack"\n')
+    has(cgctl("diff", "/run/p.toml", status=1), "pack -> efficient")
+    has(cgctl("apply", "/run/p.toml"), "hint pack -> efficient", "no group is unit nothing-*.service")
     equal(value("s"), "efficient")
-    has(cgctl("apply", "/root/p.toml"), "already")
-    equal(cgctl("diff", "/root/p.toml"), "")
+    has(cgctl("apply", "/run/p.toml"), "already")
+    equal(cgctl("diff", "/run/p.toml"), "")
     has(cgctl("dump"), '[unit."s.service"]', 'hint = "efficient"')
-    write("/root/p.toml", '[unit."s.service"]\nhint = "pack"\n[unit."t.service"]\nhint = "pak"\n')
-    has(cgctl("apply", "/root/p.toml", status=3), "/root/p.toml:4:", "did you mean 'pack'")
+    write("/run/p.toml", '[unit."s.service"]\nhint = "pack"\n[unit."t.service"]\nhint = "pak"\n')
+    has(cgctl("apply", "/run/p.toml", status=3), "/run/p.toml:4:", "did you mean 'pack'")
     equal(value("s"), "efficient", "after a policy with a mistake")
     systemctl("stop", "s")
 
@@ -598,8 +598,8 @@ def libcgroup() -> None:
     has(done.stdout, "0::/lib")
     run("cgdelete", "-g", "cpu:lib")
     assert not os.path.exists(f"{CGROUP}/lib")
-    write("/root/cgconfig.conf", 'group conf {\n\tcpu {\n\t\tcpu.hint = "wake_hold pack";\n\t}\n}\n')
-    run("cgconfigparser", "-l", "/root/cgconfig.conf")
+    write("/run/cgconfig.conf", 'group conf {\n\tcpu {\n\t\tcpu.hint = "wake_hold pack";\n\t}\n}\n')
+    run("cgconfigparser", "-l", "/run/cgconfig.conf")
     equal(read(f"{CGROUP}/conf/cpu.hint"), "wake_hold pack")
     run("cgdelete", "-g", "cpu:conf")
 

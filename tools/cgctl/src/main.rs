@@ -11,7 +11,7 @@ use clap::Parser;
 use cgctl::cli::{self, Cli, Command, Format};
 use cgctl::doctor::{self, Verdict};
 use cgctl::error::{Error, Kind, Result};
-use cgctl::persist::{daemon_runs, Dropin};
+use cgctl::persist::{daemon_runs, reload, Dropin};
 use cgctl::policy::{self, Policy};
 use cgctl::run::{self, Run};
 use cgctl::set::{Change, Options, Plan};
@@ -45,6 +45,8 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
         Command::Tree { target, all, format } => show_tree(host, target.as_deref(), all, format)?,
         Command::Set { target, settings, persist, runtime, propagate, enable, skip_missing, dry_run, json } => {
             let keep = (persist || runtime).then_some(runtime);
+            // The drop-in will have systemd keep the controller.
+            let enable = enable || keep.is_some();
             set(host, &target, &settings, keep, Options { propagate, enable, skip_missing }, dry_run, json)?;
         }
         Command::Run { hint, gang, headroom, slice, user, no_systemd, command } => {
@@ -171,10 +173,18 @@ fn set(host: &Host, target: &str, words: &[String], keep: Option<bool>, options:
     }
     let dropin = keep.map(|runtime| Dropin::plan(host, &path, &settings, runtime)).transpose()?;
     if !dry_run {
-        // The drop-in is what may fail for reasons outside of the kernel; but it is easy to take back, too.
-        plan.commit(&tree)?;
+        // The drop-in first: of the two, it is the one that is taken back without a trace.
         if let Some(dropin) = &dropin {
-            dropin.write(host)?;
+            dropin.write()?;
+        }
+        if let Err(error) = plan.commit(&tree) {
+            if let Some(dropin) = &dropin {
+                dropin.undo();
+            }
+            return Err(error);
+        }
+        if dropin.is_some() {
+            reload(host)?;
         }
     }
     report(&plan, dry_run, json);

@@ -20,6 +20,8 @@ pub struct Dropin {
     pub path: String,
     pub text: String,
     target: PathBuf,
+    /// What was there before.
+    old: Option<String>,
 }
 
 impl Dropin {
@@ -38,15 +40,16 @@ impl Dropin {
         let path = format!("{base}/{unit}.d/{FILE}");
         let target = host.path(&path);
         let old = match std::fs::read_to_string(&target) {
-            Ok(old) => old,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Ok(old) => Some(old),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(Error::io(&path, e)),
         };
-        Ok(Dropin { unit: unit.into(), text: unit::edit_dropin(&old, unit, settings)?, path, target })
+        let text = unit::edit_dropin(old.as_deref().unwrap_or_default(), unit, settings)?;
+        Ok(Dropin { unit: unit.into(), text, path, target, old })
     }
 
-    /// Write it, whole or not at all, and tell systemd.
-    pub fn write(&self, host: &Host) -> Result<()> {
+    /// Write it, whole or not at all.
+    pub fn write(&self) -> Result<()> {
         let dir = self.target.parent().expect("a drop-in is in a directory");
         std::fs::create_dir_all(dir).map_err(|e| Error::io(&self.path, e))?;
         // The name must not end in .conf until the content is there.
@@ -54,12 +57,27 @@ impl Dropin {
         std::fs::write(&new, &self.text).and_then(|()| std::fs::rename(&new, &self.target)).map_err(|e| {
             let _ = std::fs::remove_file(&new);
             Error::io(&self.path, e)
-        })?;
-        if host.is_live() {
-            Systemd::connect(false)?.reload().map_err(|e| e.about("the drop-in is written, but"))?;
-        }
-        Ok(())
+        })
     }
+
+    /// Put back what was there before; what it belongs to has failed.
+    pub fn undo(&self) {
+        let _ = match &self.old {
+            Some(old) => std::fs::write(&self.target, old),
+            None => std::fs::remove_file(&self.target).and_then(|()| {
+                // Ours only if nothing else is in it.
+                std::fs::remove_dir(self.target.parent().expect("a drop-in is in a directory"))
+            }),
+        };
+    }
+}
+
+/// Have systemd read its files anew.
+pub fn reload(host: &Host) -> Result<()> {
+    if host.is_live() {
+        Systemd::connect(false)?.reload().map_err(|e| e.about("the drop-in is written, but"))?;
+    }
+    Ok(())
 }
 
 /// Whether the daemon that applies drop-ins runs.
@@ -80,13 +98,17 @@ mod tests {
         let settings = |words: &[&str]| parse_assignments(words).unwrap();
         let dropin = Dropin::plan(&host, "system.slice/a.service", &settings(&["hint=pack"]), false).unwrap();
         assert_eq!(dropin.path, "/etc/systemd/system/a.service.d/50-cgctl.conf");
-        dropin.write(&host).unwrap();
-        Dropin::plan(&host, "system.slice/a.service", &settings(&["headroom=3"]), false).unwrap().write(&host).unwrap();
+        dropin.write().unwrap();
+        Dropin::plan(&host, "system.slice/a.service", &settings(&["headroom=3"]), false).unwrap().write().unwrap();
         let text = dir.read("etc/systemd/system/a.service.d/50-cgctl.conf");
         assert!(text.contains("X-CPUHint=pack\nX-CPUHeadroom=3.00\n"), "{text}");
         let found = unit::Finder::new(&host).properties("a.service", &[]);
         assert_eq!(found.values.len(), 2);
         assert!(found.complaints.is_empty());
+        let dropin = Dropin::plan(&host, "b.slice", &settings(&["gang=1"]), true).unwrap();
+        dropin.write().unwrap();
+        dropin.undo();
+        assert!(!dir.path().join("run/systemd/system/b.slice.d").exists());
     }
 
     #[test]
