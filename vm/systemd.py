@@ -60,7 +60,7 @@ def command(target: Target, kernel: Path, out: Path, nonce: str, boot: int, only
         channel = ["-serial", "chardev:console", "-serial", "chardev:result",
                    "-device", "virtio-blk-pci,drive=disk"]
     else:
-        machine = ["qemu-system-aarch64", "-M", "virt,gic-version=3", "-cpu", "cortex-a72"]
+        machine = ["qemu-system-aarch64", "-M", "virt,gic-version=3", "-cpu", "cortex-a76"]
         console, result = "ttyAMA0", "hvc0"
         channel = ["-serial", "chardev:console", "-device", "virtio-serial-device",
                    "-device", "virtconsole,chardev=result", "-device", "virtio-blk-device,drive=disk"]
@@ -146,6 +146,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="run the tests whose names contain this")
     arguments = parser.parse_args()
     target = Target.from_environment(os.environ)
+    if target.cross_compile:
+        raise Fail(f"cgctl is built for this machine, so it cannot be tested on {target.arch}")
     kbuild.build(target, "systemd")
     cgctl.build()
     out = target.build / target.arch / "run/systemd"
