@@ -54,6 +54,19 @@ fn explain(what: &str, error: zbus::Error) -> Error {
     }
 }
 
+fn parse_signal(message: &zbus::Message) -> Option<Signal> {
+    let header = message.header();
+    if header.interface().map(|name| name.as_str()) != Some(MANAGER) {
+        return None;
+    }
+    match header.member().map(|name| name.as_str())? {
+        "Reloading" => message.body().deserialize::<bool>().ok().map(Signal::Reloading),
+        "JobRemoved" => message.body().deserialize::<(u32, OwnedObjectPath, String, String)>().ok()
+            .map(|(_, job, unit, result)| Signal::JobRemoved(job.to_string(), unit, result)),
+        _ => None,
+    }
+}
+
 impl Systemd {
     pub fn connect(user: bool) -> Result<Systemd> {
         let stream = private_socket(user).and_then(|path| UnixStream::connect(path).ok());
@@ -83,28 +96,27 @@ impl Systemd {
         self.call(PATH, MANAGER, method, body)
     }
 
-    /// Signals from now on. The iterator ends with the connection.
-    pub fn signals(&self) -> Result<impl Iterator<Item = Signal>> {
+    /// Have signals delivered from now on, by a thread of their own, until `deliver` wants no more; None is the end of
+    /// the connection. Nobody who waits for a reply may have to take signals meanwhile: the connection queues only a
+    /// few, and stands still when they are not taken.
+    pub fn subscribe(&self, mut deliver: impl FnMut(Option<Signal>) -> bool + Send + 'static) -> Result<()> {
         let messages = MessageIterator::from(&self.connection);
+        std::thread::Builder::new().name("dbus".into()).stack_size(256 << 10).spawn(move || {
+            let signals = messages.map_while(std::result::Result::ok).filter_map(|message| parse_signal(&message));
+            for signal in signals {
+                if !deliver(Some(signal)) {
+                    return;
+                }
+            }
+            deliver(None);
+        }).map_err(|e| Error::io("a thread", e))?;
         if self.destination.is_some() {
             let rule = format!("type='signal',sender='{NAME}',interface='{MANAGER}'");
             self.connection.call_method(Some("org.freedesktop.DBus"), "/org/freedesktop/DBus",
                                         Some("org.freedesktop.DBus"), "AddMatch", &rule)
                 .map_err(|e| explain("AddMatch", e))?;
         }
-        self.manager::<_, ()>("Subscribe", &())?;
-        Ok(messages.map_while(|message| message.ok()).filter_map(|message| {
-            let header = message.header();
-            if header.interface().map(|name| name.as_str()) != Some(MANAGER) {
-                return None;
-            }
-            match header.member().map(|name| name.as_str())? {
-                "Reloading" => message.body().deserialize::<bool>().ok().map(Signal::Reloading),
-                "JobRemoved" => message.body().deserialize::<(u32, OwnedObjectPath, String, String)>().ok()
-                    .map(|(_, job, unit, result)| Signal::JobRemoved(job.to_string(), unit, result)),
-                _ => None,
-            }
-        }))
+        self.manager("Subscribe", &())
     }
 
     fn property<R>(&self, path: &str, interface: &str, name: &str) -> Result<R>
@@ -137,7 +149,8 @@ impl Systemd {
 
     /// Put a process into a new scope and wait until it is there.
     pub fn start_scope(&self, name: &str, slice: Option<&str>, description: &str, pid: u32) -> Result<()> {
-        let signals = self.signals()?;
+        let (sender, signals) = std::sync::mpsc::channel();
+        self.subscribe(move |signal| signal.is_some_and(|signal| sender.send(signal).is_ok()))?;
         let mut properties = vec![
             ("PIDs", Value::from(vec![pid])),
             ("Description", Value::from(description)),

@@ -236,8 +236,9 @@ mod tests {
     #[test]
     fn controllers_and_units() {
         let dir = TempDir::new();
-        dir.group("");
-        dir.group("system.slice/x.service");
+        for path in ["", "system.slice", "system.slice/x.service"] {
+            dir.group(path);
+        }
         dir.file("sys/fs/cgroup/system.slice/cgroup.subtree_control", "memory\n");
         dir.file("etc/systemd/system/x.service", "[Service]\nX-CPUHint=pak\n");
         dir.file("run/systemd/system/empty", "");

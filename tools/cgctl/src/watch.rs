@@ -264,18 +264,10 @@ fn read_inotify(queue: Arc<rustix::fd::OwnedFd>, watches: Watches, out: Sender<E
     }
 }
 
-/// Connect, pass on what systemd says until the connection ends; returns the connection for calls.
-fn listen(out: Sender<Event>) -> Result<Arc<Systemd>> {
-    let systemd = Arc::new(Systemd::connect(false)?);
-    let signals = systemd.signals()?;
-    std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-        for signal in signals {
-            if out.send(Event::Systemd(signal)).is_err() {
-                return;
-            }
-        }
-        let _ = out.send(Event::Lost);
-    }).map_err(|e| Error::io("a thread", e))?;
+/// Connect, and have passed on what systemd says until the connection ends; returns the connection for calls.
+fn listen(out: Sender<Event>) -> Result<Systemd> {
+    let systemd = Systemd::connect(false)?;
+    systemd.subscribe(move |signal| out.send(signal.map_or(Event::Lost, Event::Systemd)).is_ok())?;
     Ok(systemd)
 }
 
@@ -364,7 +356,7 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     thread("keeper", Box::new(move || keeper(units, to)))?;
     let mut systemd = Some(listen(sender.clone())?);
 
-    daemon.forget_files(systemd.as_deref());
+    daemon.forget_files(systemd.as_ref());
     let keep_all = |units: Vec<String>| units.into_iter().for_each(|unit| {
         let _ = keep.send(unit);
     });
@@ -391,7 +383,7 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
             }
             Event::Systemd(Signal::Reloading(true)) => {}
             Event::Systemd(Signal::Reloading(false)) | Event::Rescan => {
-                daemon.forget_files(systemd.as_deref());
+                daemon.forget_files(systemd.as_ref());
                 keep_all(daemon.apply_all(&mut watch));
             }
             Event::Lost => {
