@@ -122,7 +122,7 @@ def wait_for(what: Callable[[], object], message: str, seconds: float = 60.0) ->
     while not what():
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:.0f} s: {message}")
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def equal(got: object, wanted: object, what: str = "") -> None:
@@ -130,11 +130,22 @@ def equal(got: object, wanted: object, what: str = "") -> None:
 
 
 def expect(name: str, wanted: str, file: str = "cpu.hint") -> None:
-    try:
-        wait_for(lambda: value(name, file) == wanted, "")
-    except AssertionError:
-        raise AssertionError(f"{name}: {file} is {value(name, file)!r}, not {wanted!r}\n"
-                             + run("journalctl", "-b", "-t", "cgctl", "-n", "5", "-o", "cat", status=None).stdout) from None
+    """Wait until a file of a unit's group says something. systemd is asked where it is, now and then only."""
+    end = time.monotonic() + 60
+    while value(name, file) != wanted:
+        path = group(name)
+        for _ in range(10):
+            if read(f"{path}/{file}") == wanted:
+                break
+            time.sleep(0.1)
+        assert time.monotonic() < end, (f"{name}: {file} is {value(name, file)!r}, not {wanted!r}\n"
+                                        + run("journalctl", "-b", "-t", "cgctl", "-n", "5", "-o", "cat", status=None).stdout)
+
+
+def instances(template: str, count: int) -> list[str]:
+    """The hints of a template's instances."""
+    base = f"{CGROUP}/system.slice/system-{template}.slice"
+    return [read(f"{base}/{template}@{i}.service/cpu.hint") for i in range(count)]
 
 
 def has(text: str, *parts: str) -> None:
@@ -408,15 +419,12 @@ def many_units_at_once() -> None:
     reload()
     begin = time.monotonic()
     systemctl("start", "many.target")
-    base = os.path.dirname(group("many@0.service"))
-    def hints() -> list[str]:
-        return [read(f"{base}/many@{i}.service/cpu.hint") for i in range(MANY)]
-    wait_for(lambda: all(hint == "pack" for hint in hints()), "all hints", 120)
+    wait_for(lambda: set(instances("many", MANY)) == {"pack"}, "all hints", 120)
     figure(f"{MANY} units at once: all started and in force after {time.monotonic() - begin:.1f} s, virtual time")
     # And so they stay, when systemd is done with all that it was asked for meanwhile.
     wait_for(lambda: not systemctl("list-jobs", "--no-legend"), "systemd")
     time.sleep(5)
-    wrong = [i for i, hint in enumerate(hints()) if hint != "pack"]
+    wrong = [i for i, hint in enumerate(instances("many", MANY)) if hint != "pack"]
     equal(wrong, [], "units whose hint did not stay")
     found = latencies("many@")
     equal(len(found), MANY, "units with a time")
@@ -453,8 +461,7 @@ def daemon_killed_at_work() -> None:
         wait_for(lambda: int(systemctl("show", "-P", "NRestarts", "cgctl.service")) >= restarts + round_number,  # noqa: B023
                  "its restart")
     equal(starter.wait(), 0)
-    for i in range(200):
-        expect(f"many@{i}.service", "pack")
+    wait_for(lambda: set(instances("many", 200)) == {"pack"}, "all hints")
     systemctl("stop", "many@*")
     os.unlink(f"{ETC}/many.target")
 
@@ -602,6 +609,36 @@ def libcgroup() -> None:
     run("cgconfigparser", "-l", "/run/cgconfig.conf")
     equal(read(f"{CGROUP}/conf/cpu.hint"), "wake_hold pack")
     run("cgdelete", "-g", "cpu:conf")
+
+
+THREE_WAYS = (
+    ("echo tail_latency >/sys/fs/cgroup/system.slice/web.service/cpu.hint",
+     "cat /sys/fs/cgroup/system.slice/web.service/cpu.hint.effective"),
+    ("mkdir -p /etc/systemd/system/web.service.d",
+     "printf '[Service]\\nX-CPUHint=tail_latency\\n' >/etc/systemd/system/web.service.d/hint.conf",
+     "systemctl daemon-reload && sleep 1",
+     "cat /sys/fs/cgroup/system.slice/web.service/cpu.hint.effective", "cgctl properties web.service"),
+    ("cgctl set web.service hint=tail_latency --persist", "cgctl show web.service", "cgctl"),
+)
+
+
+@test()
+def three_ways() -> None:
+    """Those of the README: what they print is what it shows."""
+    for commands in THREE_WAYS:
+        unit("web.service", SERVICE + "CPUWeight=100\n")
+        shutil.rmtree(f"{ETC}/web.service.d", ignore_errors=True)
+        reload()
+        systemctl("restart", "web")
+        equal(value("web"), "inherit", "before")
+        for command in commands:
+            done = run("sh", "-c", command)
+            REPORT.test_line("# transcript: # " + command)
+            for line in (done.stdout + done.stderr).splitlines():
+                REPORT.test_line("# transcript: " + line)
+        equal(value("web", "cpu.hint.effective"), "wake_wide scan_full", commands[0])
+    systemctl("stop", "web")
+    shutil.rmtree(f"{ETC}/web.service.d")
 
 
 @test()
