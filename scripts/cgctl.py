@@ -9,7 +9,6 @@ that nothing is compiled twice.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -62,21 +61,21 @@ def build() -> list[Path]:
     env, found = environment(), []
 
     def collect(line: str) -> None:
-        if line.startswith("{"):
-            message = json.loads(line)
-            if message.get("executable") and message.get("profile", {}).get("test"):
-                found.append(Path(message["executable"]))
+        if match := re.match(r"\s+Executable .*\((.+)\)$", line):
+            found.append(BUILD / Path(match[1]).relative_to(BUILD) if Path(match[1]).is_absolute() else ROOT / match[1])
 
-    run_logged([env["CARGO"], "build", "--release", "--locked", "--all-targets", "--message-format=json",
-                "--manifest-path", SOURCE / "Cargo.toml"], ROOT / "build/cgctl.log", "building cgctl", env=env,
-               item=r'"reason":"compiler-artifact".*"name":"([^"]+)"', on_line=collect)
+    # Run in the repository's root, so that the names of programs that it prints begin there.
+    run_logged([env["CARGO"], "test", "--no-run", "--release", "--locked", "--manifest-path", SOURCE / "Cargo.toml"],
+               ROOT / "build/cgctl.log", "building cgctl", cwd=ROOT, env=env, item=r"^\s+Compiling (\S+)",
+               on_line=collect)
     return sorted(set(found))
 
 
 def parse_tests(program: str, output: str) -> list[Test]:
     """The results in the output of a Rust test program."""
-    reasons = dict(re.findall(r"^---- (\S+) stdout ----\n((?:.+\n?)*)", output, re.MULTILINE))
-    return [Test(f"{program}: {name}", STATUS.get(status, FAILED), reasons.get(name, "") if status == "FAILED" else "")
+    reasons = dict(re.findall(r"^---- (\S+) stdout ----\n(.*?)(?=^---- |^failures:|\Z)", output,
+                              re.MULTILINE | re.DOTALL))
+    return [Test(f"{program}: {name}", STATUS.get(status, FAILED), reasons.get(name, "").strip() if status == "FAILED" else "")
             for name, status in re.findall(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", output,
                                            re.MULTILINE)]
 

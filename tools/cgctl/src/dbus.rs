@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! systemd, over D-Bus.
 //!
-//! As systemctl does, root speaks with the manager directly, over its private socket: that works early at boot and
-//! without a message bus, and nothing stands between its signals and us. Everybody else takes the bus.
+//! Always over the bus, by root, too: on systemd's private socket, which systemctl uses, messages have senders that are
+//! no names by D-Bus's own rules, and zbus does not take them.
 
-use std::os::unix::net::UnixStream;
-
-use zbus::blocking::{connection::Builder, Connection, MessageIterator};
+use zbus::blocking::{Connection, MessageIterator};
 use zbus::zvariant::{OwnedObjectPath, Value};
 
 use crate::error::{Error, Kind, Result};
@@ -17,8 +15,6 @@ const PATH: &str = "/org/freedesktop/systemd1";
 
 pub struct Systemd {
     connection: Connection,
-    /// None on a direct connection, which has no names.
-    destination: Option<&'static str>,
 }
 
 /// What systemd tells on its own.
@@ -28,14 +24,6 @@ pub enum Signal {
     Reloading(bool),
     /// A job of a unit came to its end: started, stopped, reloaded. The job, the unit, and the result.
     JobRemoved(String, String, String),
-}
-
-fn private_socket(user: bool) -> Option<String> {
-    if user {
-        std::env::var("XDG_RUNTIME_DIR").ok().map(|dir| format!("{dir}/systemd/private"))
-    } else {
-        rustix::process::geteuid().is_root().then(|| "/run/systemd/private".into())
-    }
 }
 
 /// What D-Bus says, without its names for things.
@@ -69,13 +57,9 @@ fn parse_signal(message: &zbus::Message) -> Option<Signal> {
 
 impl Systemd {
     pub fn connect(user: bool) -> Result<Systemd> {
-        let stream = private_socket(user).and_then(|path| UnixStream::connect(path).ok());
-        if let Some(connection) = stream.and_then(|stream| Builder::unix_stream(stream).p2p().build().ok()) {
-            return Ok(Systemd { connection, destination: None });
-        }
         let connection = if user { Connection::session() } else { Connection::system() };
         let connection = connection.map_err(|e| explain("systemd cannot be reached over D-Bus", e))?;
-        Ok(Systemd { connection, destination: Some(NAME) })
+        Ok(Systemd { connection })
     }
 
     fn call<B, R>(&self, path: &str, interface: &str, method: &str, body: &B) -> Result<R>
@@ -83,7 +67,7 @@ impl Systemd {
         B: serde::Serialize + zbus::zvariant::DynamicType,
         R: serde::de::DeserializeOwned + zbus::zvariant::Type,
     {
-        let reply = self.connection.call_method(self.destination, path, Some(interface), method, body)
+        let reply = self.connection.call_method(Some(NAME), path, Some(interface), method, body)
             .map_err(|e| explain(method, e))?;
         reply.body().deserialize().map_err(|e| explain(method, e))
     }
@@ -110,12 +94,9 @@ impl Systemd {
             }
             deliver(None);
         }).map_err(|e| Error::io("a thread", e))?;
-        if self.destination.is_some() {
-            let rule = format!("type='signal',sender='{NAME}',interface='{MANAGER}'");
-            self.connection.call_method(Some("org.freedesktop.DBus"), "/org/freedesktop/DBus",
-                                        Some("org.freedesktop.DBus"), "AddMatch", &rule)
-                .map_err(|e| explain("AddMatch", e))?;
-        }
+        let rule = format!("type='signal',sender='{NAME}',interface='{MANAGER}'");
+        self.connection.call_method(Some("org.freedesktop.DBus"), "/org/freedesktop/DBus", Some("org.freedesktop.DBus"),
+                                    "AddMatch", &rule).map_err(|e| explain("AddMatch", e))?;
         self.manager("Subscribe", &())
     }
 

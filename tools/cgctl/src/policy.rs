@@ -10,7 +10,7 @@
 //!
 //!     [group."containers/web"]
 //!     gang = true
-//!     gang.scope = "llc"
+//!     "gang.scope" = "llc"
 //!
 //! A name in full comes before a pattern, a longer pattern before a shorter one; between two of the same length the
 //! file has to agree with itself. Groups that the file does not speak of stay as they are, and so do keys.
@@ -30,9 +30,12 @@ use crate::state::State;
 use crate::tree::{base, normalise, Tree};
 use crate::unit;
 
+/// Keys know their place in the file. Values do not: a table that is there only because one below it is has none.
+type Table<T> = BTreeMap<Spanned<String>, T>;
+
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct File(BTreeMap<Spanned<String>, Spanned<toml::Value>>);
+struct File(Table<toml::Value>);
 
 /// What a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,8 +156,6 @@ impl Text<'_> {
     }
 }
 
-type Table<T> = BTreeMap<Spanned<String>, Spanned<T>>;
-
 impl Policy {
     /// Read a policy; everything that is wrong with it is found here.
     pub fn parse(name: &str, content: &str) -> Result<Policy> {
@@ -162,7 +163,7 @@ impl Policy {
         let broken = |e: toml::de::Error| text.error(e.span().unwrap_or(0..0), e.message());
         let File(kinds) = toml::from_str(content).map_err(broken)?;
         let mut rules = Vec::new();
-        for (kind, _) in &kinds {
+        for kind in kinds.keys() {
             if !matches!(kind.get_ref().as_str(), "unit" | "group") {
                 return Err(text.error(kind.span(), format!("unknown table '{}'{}; known: unit group", kind.get_ref(),
                                                            suggestion(kind.get_ref(), ["unit", "group"]))));
@@ -178,7 +179,7 @@ impl Policy {
         let found: Rules = toml::from_str(content).map_err(broken)?;
         for (is_unit, table) in [(true, found.unit), (false, found.group)] {
             for (subject, values) in table {
-                rules.push(Self::rule(&text, is_unit, &subject, values.get_ref())?);
+                rules.push(Self::rule(&text, is_unit, &subject, &values)?);
             }
         }
         rules.sort_by_key(|rule| rule.line);
@@ -224,7 +225,7 @@ impl Policy {
             }
         };
         for (key, value) in values {
-            match value.get_ref() {
+            match value {
                 // "gang.scope" without quotes is a table for TOML.
                 toml::Value::Table(inner) => {
                     for (below, value) in inner {
@@ -232,7 +233,7 @@ impl Policy {
                         put(&name, key.span(), value)?;
                     }
                 }
-                other => put(key.get_ref(), value.span(), other)?,
+                other => put(key.get_ref(), key.span(), other)?,
             }
         }
         Ok(Rule { subject, settings, line: text.line(name.span()) })
@@ -386,10 +387,19 @@ mod tests {
     }
 
     #[test]
+    fn scope_with_and_without_quotes() {
+        for text in ["[group.a]\ngang.scope = \"node\"\n", "[group.a]\n\"gang.scope\" = \"node\"\n",
+                     "[group.a]\ngang = { enabled = true, scope = \"node\" }\n"] {
+            let policy = Policy::parse("p", text).unwrap();
+            assert_eq!(policy.rules[0].settings[&Key::GangScope], "node", "{text}");
+        }
+    }
+
+    #[test]
     fn mistakes_name_their_line() {
         for (text, want) in [
             ("[unit.\"a.service\"]\nhint = \"wake_afine\"\n", "p:2: hint: unknown word 'wake_afine' (did you mean 'wake_affine'?)"),
-            ("[unit.\"a.service\"]\nhits = 1\n", "p:2: unknown key 'hits' (did you mean 'hint'?)"),
+            ("[unit.\"a.service\"]\nhnt = 1\n", "p:2: unknown key 'hnt' (did you mean 'hint'?)"),
             ("[unit.\"a.timer\"]\nhint = \"pack\"\n", "p:1: 'a.timer' is no name of a unit"),
             ("\n[units.a]\n", "p:2: unknown table 'units' (did you mean 'unit'?)"),
             ("[group.\"a/../b\"]\n", "p:1: 'a/../b': '..' has no place"),

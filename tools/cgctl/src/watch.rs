@@ -41,8 +41,8 @@ enum Event {
     Created(String),
     Removed(String),
     Systemd(Signal),
-    /// The connection ended, as when systemd executes itself anew.
-    Lost,
+    /// There is a connection, or one again; and where this systemd looks for unit files.
+    Connected(Vec<String>),
     /// systemd has been told to keep the controller.
     Kept(String),
     /// Look at everything: asked for by SIGHUP, or because notices were lost.
@@ -199,10 +199,7 @@ impl Daemon {
     }
 
     /// Read files anew: their names, their links, and what was wrong with them.
-    fn forget_files(&mut self, systemd: Option<&Systemd>) {
-        if let Some(path) = systemd.and_then(|systemd| systemd.unit_path().ok()).filter(|path| !path.is_empty()) {
-            self.finder.path = path;
-        }
+    fn forget_files(&mut self) {
         self.aliases = find_aliases(&self.finder);
         self.said.clear();
     }
@@ -264,18 +261,39 @@ fn read_inotify(queue: Arc<rustix::fd::OwnedFd>, watches: Watches, out: Sender<E
     }
 }
 
-/// Connect, and have passed on what systemd says until the connection ends; returns the connection for calls.
-fn listen(out: Sender<Event>) -> Result<Systemd> {
-    let systemd = Systemd::connect(false)?;
-    systemd.subscribe(move |signal| out.send(signal.map_or(Event::Lost, Event::Systemd)).is_ok())?;
-    Ok(systemd)
+/// Keep a connection to systemd, and pass on what it says. Early at boot there is no bus yet, and a bus may be restarted:
+/// then units are seen when they start all the same, and everything is looked at again with the next connection.
+fn connection(out: Sender<Event>) {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    let mut delay = SHORTEST;
+    loop {
+        let (ended, end) = channel();
+        let to = out.clone();
+        let connected = Systemd::connect(false).and_then(|systemd| {
+            systemd.subscribe(move |signal| match signal {
+                Some(signal) => to.send(Event::Systemd(signal)).is_ok(),
+                None => ended.send(()).is_ok(),
+            })?;
+            let path = systemd.unit_path()?;
+            Ok((systemd, path))
+        });
+        if let Ok((_systemd, path)) = connected {
+            delay = SHORTEST;
+            if out.send(Event::Connected(path)).is_err() {
+                return;
+            }
+            let _ = end.recv();
+        }
+        std::thread::sleep(delay);
+        delay = (delay * 2).min(Duration::from_secs(2));
+    }
 }
 
 /// Asks systemd, one unit after the other, to keep the cpu controller.
 fn keeper(units: Receiver<String>, out: Sender<Event>) {
     let mut systemd: Option<Systemd> = None;
     for unit in units {
-        for _ in 0..20 {
+        for _ in 0..300 {
             if systemd.is_none() {
                 systemd = Systemd::connect(false).ok();
             }
@@ -300,7 +318,10 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     let mut daemon = Daemon::new(host, verbose)?;
     if once {
         let systemd = host.is_live().then(|| Systemd::connect(false)).transpose()?;
-        daemon.forget_files(systemd.as_ref());
+        if let Some(systemd) = &systemd {
+            daemon.finder.path = systemd.unit_path()?;
+            daemon.forget_files();
+        }
         for unit in daemon.apply_all(&mut |_| {}) {
             if let Some(systemd) = &systemd {
                 systemd.keep_cpu(&unit)?;
@@ -354,9 +375,8 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     let (keep, units) = channel();
     let to = sender.clone();
     thread("keeper", Box::new(move || keeper(units, to)))?;
-    let mut systemd = Some(listen(sender.clone())?);
-
-    daemon.forget_files(systemd.as_ref());
+    let to = sender.clone();
+    thread("systemd", Box::new(move || connection(to)))?;
     let keep_all = |units: Vec<String>| units.into_iter().for_each(|unit| {
         let _ = keep.send(unit);
     });
@@ -382,24 +402,16 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
                 }
             }
             Event::Systemd(Signal::Reloading(true)) => {}
-            Event::Systemd(Signal::Reloading(false)) | Event::Rescan => {
-                daemon.forget_files(systemd.as_ref());
+            Event::Connected(path) => {
+                if !path.is_empty() {
+                    daemon.finder.path = path;
+                }
+                daemon.forget_files();
                 keep_all(daemon.apply_all(&mut watch));
             }
-            Event::Lost => {
-                systemd = None;
-                let (to, lost) = (sender.clone(), sender.clone());
-                match listen(to) {
-                    Ok(again) => {
-                        systemd = Some(again);
-                        let _ = lost.send(Event::Rescan);
-                    }
-                    // The files of the tree are still watched meanwhile.
-                    Err(_) => thread("retry", Box::new(move || {
-                        std::thread::sleep(Duration::from_millis(200));
-                        let _ = lost.send(Event::Lost);
-                    }))?,
-                }
+            Event::Systemd(Signal::Reloading(false)) | Event::Rescan => {
+                daemon.forget_files();
+                keep_all(daemon.apply_all(&mut watch));
             }
         }
     }
@@ -463,7 +475,7 @@ mod tests {
         let (dir, mut daemon) = daemon();
         std::os::unix::fs::symlink("web.service", dir.path().join("etc/systemd/system/shop.service")).unwrap();
         dir.file("etc/systemd/system/shop.service.d/y.conf", "[Service]\nX-CPUGang=1\n");
-        daemon.forget_files(None);
+        daemon.forget_files();
         daemon.apply_all(&mut |_| {});
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.gang"), "1\n");
     }
