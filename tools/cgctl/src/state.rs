@@ -72,7 +72,8 @@ impl State {
         let line = |key: Key| group.read_line(key.file()).ok().flatten();
         let hint = line(Key::Hint);
         let gang = line(Key::Gang);
-        let gang_scope = gang.is_some().then(|| line(Key::GangScope)).flatten();
+        // A scope without a gang says nothing.
+        let gang_scope = gang.as_deref().is_some_and(|gang| gang != "0").then(|| line(Key::GangScope)).flatten();
         State { path: group.path.clone(), hint, gang, gang_scope, headroom: line(Key::Headroom), ..State::default() }
     }
 
@@ -89,6 +90,7 @@ impl State {
     /// Read what brief() left out.
     pub fn complete(&mut self, tree: &Tree, group: &Group) {
         self.hint_effective = group.read_line("cpu.hint.effective").ok().flatten();
+        self.gang_scope = group.read_line(Key::GangScope.file()).ok().flatten();
         self.headroom_stat = group.read("cpu.headroom.stat").ok().flatten().map(|text| HeadroomStat::parse(&text));
         self.populated = group.is_populated();
         self.stat = parse_stat(&group.read("cpu.stat").ok().flatten().unwrap_or_default());

@@ -257,6 +257,9 @@ fn main_loop(terminal: &mut ratatui::DefaultTerminal, tree: &Tree, top: &mut Top
                 let rows = top.rows();
                 let line = state.selected().and_then(|i| rows.get(i.min(rows.len().saturating_sub(1))));
                 message = line.map(|line| crate::why::sentences(&line.state).join("; ")).unwrap_or_default();
+                if message.is_empty() {
+                    message = "nothing to say about it".into();
+                }
             }
             _ => {}
         }

@@ -213,6 +213,10 @@ impl Group {
 
     fn child_names(&self) -> Vec<String> {
         let mut names = Vec::new();
+        // Most groups are leaves, which two links to a directory tell without reading it: itself and its name.
+        if rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 2) {
+            return names;
+        }
         let Ok(entries) = rustix::fs::Dir::read_from(&self.dir) else { return names };
         for entry in entries.flatten() {
             let kind = match entry.file_type() {
@@ -247,11 +251,11 @@ impl Group {
 
     fn try_read(&self, name: &str) -> std::result::Result<String, Errno> {
         let file = self.open_file(name, OFlags::RDONLY)?;
-        // A page takes any of the files that are read in bulk; cpu.stat may be longer.
-        let mut buffer = [0u8; 4096];
+        // What is read in bulk is one short line; cpu.stat is longer.
+        let mut buffer = [0u8; 256];
         let n = rustix::io::read(&file, &mut buffer)?;
         let mut bytes = buffer[..n].to_vec();
-        if n > 512 {
+        if n == buffer.len() {
             File::from(file).read_to_end(&mut bytes).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
