@@ -124,7 +124,7 @@ def large_tree() -> list[Test]:
             changed = {"hint": "pack", "hint__effective": "pack"} if number % 1000 == 0 else {}
             group(root, f"s{number // 100}.slice/u{number}.service", **changed)
         best, memory = float("inf"), 0
-        for _ in range(5):
+        for _ in range(15):
             pid = os.posix_spawn(cgctl.PROGRAM, [str(cgctl.PROGRAM), "--root", name, "show"], dict(os.environ),
                                  file_actions=[(os.POSIX_SPAWN_OPEN, 1, str(root / "out"), os.O_WRONLY | os.O_CREAT, 0o600)])
             _, status, usage = os.wait4(pid, 0)

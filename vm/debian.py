@@ -59,6 +59,7 @@ FILES = {
 }
 LINKS = {
     "etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target",
+    "etc/systemd/system/sockets.target.wants/dbus.socket": "/lib/systemd/system/dbus.socket",
     # Nobody logs in, and there is no second file system to look for.
     **{f"etc/systemd/system/{unit}": "/dev/null" for unit in (
         "getty.target", "serial-getty@ttyS0.service", "systemd-logind.service", "systemd-pcrphase.service",

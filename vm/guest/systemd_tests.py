@@ -165,13 +165,9 @@ def machine_is_as_it_should_be() -> None:
     wait_for(lambda: systemctl("is-system-running", status=None) in ("running", "degraded", "starting"), "no boot")
     equal(systemctl("is-active", "cgctl.service"), "active")
     equal(systemctl("show", "-P", "NRestarts", "cgctl.service"), "0")
-
-
-@test()
-def doctor_finds_nothing_missing() -> None:
-    text = cgctl("doctor")
-    has(text, "this kernel has cpu.hint", "cgctl.service runs", "systemd 25")
-    assert "missing " not in text, text
+    equal(systemctl("list-units", "--failed", "--no-legend", "--plain"), "", "failed units")
+    assert systemctl("is-active", "dbus.socket", status=None) == "active", \
+        run("journalctl", "-b", "-o", "cat", "-u", "dbus.socket", "-u", "dbus.service", status=None).stdout
 
 
 @test()
@@ -183,6 +179,13 @@ def property_of_a_service() -> None:
     equal(value("one", "cpu.hint.effective"), "wake_wide scan_full")
     systemctl("restart", "one")
     expect("one", "tail_latency")
+
+
+@test()
+def doctor_finds_nothing_missing() -> None:
+    text = cgctl("doctor")
+    has(text, "this kernel has cpu.hint", "cgctl.service runs", "systemd 25")
+    assert "missing " not in text, text
 
 
 @test()

@@ -55,7 +55,7 @@ pub fn examine(host: &Host, target: Option<&str>) -> Result<Vec<Finding>> {
                                Some(&format!("mount -o remount,nsdelegate {}", mount.point))));
         }
     }
-    controllers(&tree, &mut found)?;
+    controllers(host, &tree, &mut found)?;
     kernel(host, &tree, &mut found)?;
     if let Some(target) = target {
         path(host, &tree, target, &mut found)?;
@@ -75,7 +75,7 @@ fn ineffective(state: &State) -> Option<Finding> {
         "{}: {}", display(&state.path), crate::why::sentences(state).into_iter().next().unwrap_or_default()), None))
 }
 
-fn controllers(tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
+fn controllers(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
     let root = tree.open("")?;
     let there = |file| root.controllers(file).iter().any(|c| c == "cpu");
     // The root of a container's tree is no root: it has files of its own.
@@ -83,6 +83,9 @@ fn controllers(tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
         found.push(finding(Verdict::Missing, "the cpu controller is not available in cgroup2",
                            Some("if cgroup v1 holds it, boot with cgroup_no_v1=all; in a container, have the host \
                                  delegate it (for systemd: Delegate=cpu)")));
+    } else if !there("cgroup.subtree_control") && host.path("/run/systemd/system").is_dir() {
+        found.push(finding(Verdict::Note, "no unit uses the cpu controller now, so systemd does not enable it",
+                           Some("nothing to do with cgctl.service; otherwise CPUWeight=100 in the unit enables it")));
     } else if !there("cgroup.subtree_control") {
         found.push(finding(Verdict::Missing, "the cpu controller is not enabled below the root",
                            Some(&format!("echo +cpu > {}/cgroup.subtree_control", tree.mount))));
