@@ -59,7 +59,6 @@ FILES = {
 }
 LINKS = {
     "etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target",
-    "etc/systemd/system/sockets.target.wants/dbus.socket": "/lib/systemd/system/dbus.socket",
     # Nobody logs in, and there is no second file system to look for.
     **{f"etc/systemd/system/{unit}": "/dev/null" for unit in (
         "getty.target", "serial-getty@ttyS0.service", "systemd-logind.service", "systemd-pcrphase.service",
@@ -86,6 +85,8 @@ def lay_out(root: Path, packages: Mapping[str, Path]) -> None:
     for name in ("dev", "proc", "sys", "run", "tmp", "root", "var/tmp", "boot"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
+    # Where libraries still look for the bus. Relative: packages are merged through it.
+    (root / "var/run").symlink_to("../run")
     for package in (root for name, root in packages.items() if not name.startswith(NOT_NEEDED)):
         for directory, below, names in os.walk(package):
             base = merged(str(Path(directory).relative_to(package)))

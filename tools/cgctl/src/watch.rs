@@ -15,7 +15,9 @@
 //! Files are read when a unit starts and at daemon-reload, as systemd does with what is its own.
 //!
 //! Where a unit does not have the cpu controller, the daemon enables it along the path at once, and then asks systemd
-//! to keep it (dbus.rs, keep_cpu). The latter takes its time, so a thread of its own waits for it.
+//! to keep it (dbus.rs, keep_cpu). The latter takes its time, so a thread of its own waits for it. Until then, systemd
+//! may take the controller away when it starts something beside the unit, and what was set goes with it; but systemd's
+//! write to cgroup.subtree_control is seen by inotify, too, and what is lost is set again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::net::UnixDatagram;
@@ -40,6 +42,8 @@ enum Event {
     /// A directory was made: a unit starts, or a slice.
     Created(String),
     Removed(String),
+    /// Somebody enabled or disabled controllers below a slice.
+    Controllers(String),
     Systemd(Signal),
     /// There is a connection, or one again; and where this systemd looks for unit files.
     Connected(Vec<String>),
@@ -56,6 +60,8 @@ pub struct Daemon {
     aliases: BTreeMap<String, Vec<String>>,
     /// Unit -> where it is.
     units: HashMap<String, String>,
+    /// Unit -> what its group has by its files, as far as this kernel has it.
+    applied: HashMap<String, Settings>,
     /// What was complained of already, by unit.
     said: HashMap<String, HashSet<String>>,
     verbose: bool,
@@ -100,7 +106,7 @@ impl Daemon {
     pub fn new(host: &Host, verbose: bool) -> Result<Daemon> {
         let mut daemon = Daemon {
             tree: host.open_tree()?, finder: Finder::new(host), aliases: BTreeMap::new(),
-            units: HashMap::new(), said: HashMap::new(), verbose,
+            units: HashMap::new(), applied: HashMap::new(), said: HashMap::new(), verbose,
         };
         daemon.aliases = find_aliases(&daemon.finder);
         Ok(daemon)
@@ -134,10 +140,11 @@ impl Daemon {
         }
     }
 
-    fn apply_properties(&self, unit: &str, path: &str, properties: &Properties) -> Result<bool> {
+    fn apply_properties(&mut self, unit: &str, path: &str, properties: &Properties) -> Result<bool> {
+        let settings = properties.settings();
+        self.applied.remove(unit);
         let group = self.tree.open(path)?;
         let mark = group.get_mark(MARK).map(|text| parse_mark(&text)).unwrap_or_default();
-        let settings = properties.settings();
         let mut wanted = wanted(&settings, &mark);
         if wanted.is_empty() {
             return Ok(false);
@@ -154,6 +161,9 @@ impl Daemon {
         // A file that this kernel lacks is no reason not to set the others.
         let missing: Vec<Key> = wanted.keys().copied().filter(|key| !group.has(key.file())).collect();
         wanted.retain(|key, _| !missing.contains(key));
+        if !settings.is_empty() {
+            self.applied.insert(unit.to_string(), wanted.clone());
+        }
         let mut plan = Plan::default();
         plan.add(&self.tree, path, &wanted, Default::default())?;
         plan.commit(&self.tree)?;
@@ -172,6 +182,22 @@ impl Daemon {
             Some(key) => Err(crate::state::missing_file(&self.tree, &group, key.file())),
             None => Ok(enabled),
         }
+    }
+
+    /// Set again what units directly below a slice have lost with the controller.
+    fn check(&mut self, slice: &str) -> Vec<String> {
+        let lost: Vec<(String, String)> = self.units.iter()
+            .filter(|(unit, path)| crate::tree::parent(path) == Some(slice) && self.has_lost(unit, path))
+            .map(|(unit, path)| (unit.clone(), path.clone())).collect();
+        lost.into_iter().filter(|(unit, path)| self.apply(unit, path)).map(|(unit, _)| unit).collect()
+    }
+
+    fn has_lost(&self, unit: &str, path: &str) -> bool {
+        let Some(settings) = self.applied.get(unit) else { return false };
+        let Ok(group) = self.tree.open(path) else { return false };
+        settings.iter().any(|(key, value)| {
+            group.read_line(key.file()).ok().flatten().is_none_or(|now| !crate::setting::same(*key, &now, value))
+        })
     }
 
     /// Look at a directory and, in slices, at all below it. New slices are watched before they are read, so that
@@ -207,6 +233,7 @@ impl Daemon {
     /// Everything, once.
     pub fn apply_all(&mut self, watch: &mut dyn FnMut(&str)) -> Vec<String> {
         self.units.clear();
+        self.applied.clear();
         self.scan("", watch)
     }
 }
@@ -247,6 +274,7 @@ fn read_inotify(queue: Arc<rustix::fd::OwnedFd>, watches: Watches, out: Sender<E
             let dir = watches.lock().expect("no thread panics with it").get(&event.wd()).cloned();
             let name = event.file_name().and_then(|name| name.to_str().ok());
             match (dir, name) {
+                (Some(dir), Some("cgroup.subtree_control")) => out.send(Event::Controllers(dir)),
                 (Some(dir), Some(name)) if flags.contains(inotify::ReadFlags::ISDIR) => {
                     let path = if dir.is_empty() { name.to_string() } else { format!("{dir}/{name}") };
                     out.send(if flags.contains(inotify::ReadFlags::DELETE) { Event::Removed(path) }
@@ -342,7 +370,8 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     let mut watch = {
         let (queue, watches, sender) = (queue.clone(), watches.clone(), sender.clone());
         move |path: &str| {
-            let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::ONLYDIR;
+            let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::MODIFY
+                | inotify::WatchFlags::ONLYDIR;
             match inotify::add_watch(&queue, mount.join(path), flags) {
                 Ok(number) => {
                     watches.lock().expect("no thread panics with it").insert(number, path.to_string());
@@ -384,10 +413,12 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     notify("READY=1");
     for event in &events {
         match event {
+            Event::Controllers(slice) => keep_all(daemon.check(&slice)),
             Event::Created(path) => keep_all(daemon.scan(&path, &mut watch)),
             Event::Removed(path) => {
                 if let Some(unit) = unit::from_cgroup_name(base(&path)) {
                     daemon.units.remove(unit);
+                    daemon.applied.remove(unit);
                     daemon.said.remove(unit);
                 }
             }
@@ -468,6 +499,18 @@ mod tests {
         let said = &daemon.said["web.service"];
         assert!(said.iter().any(|text| text.contains("has no cpu.headroom: this kernel") && text.contains("web.service:2")),
                 "{said:?}");
+    }
+
+    #[test]
+    fn what_went_with_the_controller_is_set_again() {
+        let (dir, mut daemon) = daemon();
+        daemon.apply_all(&mut |_| {});
+        let file = "sys/fs/cgroup/system.slice/web.service/cpu.hint";
+        dir.file(file, "inherit\n");
+        assert!(daemon.check("a.slice").is_empty());
+        assert_eq!(dir.read(file), "inherit\n", "another slice");
+        daemon.check("system.slice");
+        assert_eq!(dir.read(file), "tail_latency\n");
     }
 
     #[test]
