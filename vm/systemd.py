@@ -33,7 +33,7 @@ GUEST = ROOT / "vm/guest"
 # The machine's report names what it ran.
 PROGRAM = "systemd"
 BOOTS = 3  # it asks for one reboot; more than that is a loop
-TIME_LIMIT = 1500
+TIME_LIMIT = 2400
 
 
 def installed(target: Target) -> tuple[dict[str, tuple[bytes, int]], dict[str, str]]:
