@@ -34,6 +34,20 @@ static inline int steer_nr_wanting(struct rq *rq)
 	       READ_ONCE(steer_nr_idle_policy(rq));
 }
 
+/* 6.13 told the task that is charged from the one that executes. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define steer_rq_donor(rq)		((rq)->donor)
+#else
+#define steer_rq_donor(rq)		((rq)->curr)
+#endif
+
+/* Is this queue throttled by cpu.max, or a group above it? Readable without lock. */
+#ifdef CONFIG_CFS_BANDWIDTH
+#define steer_cfs_throttled(cfs_rq)	READ_ONCE((cfs_rq)->throttle_count)
+#else
+#define steer_cfs_throttled(cfs_rq)	((void)(cfs_rq), 0)
+#endif
+
 #ifdef CONFIG_SCHED_SMT
 #define steer_core_mask(cpu)		cpu_smt_mask(cpu)
 #else
