@@ -38,6 +38,7 @@
 #include <linux/debugfs.h>
 #include <linux/init.h>
 #include <linux/kstrtox.h>
+#include <linux/mmu_context.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
