@@ -182,7 +182,8 @@ struct steer_gang_slot {
  * @kicked: an interrupt is under way; atomic
  * @csd: the request for it
  * @timer: ends slots
- * @armed: when it will, 0 when it has; read by others [ns]
+ * @timer_end: when it does, or did [ns]
+ * @armed: a pick will begin then or soon after, 0 if none may; read by others [ns]
  * @running: the gang of the running task; read by others, and only compared
  * @now: when the last pick began [ns]
  * @favour: the gang whose slot the last pick obeys
@@ -208,6 +209,7 @@ struct steer_gang_cpu {
 	atomic_t		kicked;
 	call_single_data_t	csd;
 	struct hrtimer		timer;
+	u64			timer_end;
 	u64			armed;
 	struct steer_gang	*running;
 	u64			now;
@@ -360,8 +362,9 @@ static bool steer_gang_weighty(struct task_struct *p)
 
 static void steer_gang_arm(struct steer_gang_cpu *me, u64 end)
 {
-	if (me->armed == end)
+	if (me->timer_end == end)
 		return;
+	me->timer_end = end;
 	WRITE_ONCE(me->armed, end);
 	hrtimer_start(&me->timer, ns_to_ktime(end), HRTIMER_MODE_ABS_PINNED_HARD);
 }
@@ -373,12 +376,11 @@ static enum hrtimer_restart steer_gang_timer(struct hrtimer *timer)
 	struct rq_flags rf;
 
 	rq_lock(rq, &rf);
-	/* Who sees this cleared sends an interrupt; who does not was seen. */
-	WRITE_ONCE(me->armed, 0);
-	smp_mb();	/* pairs with the one in steer_gang_lead() */
 	if (rq->online && steer_rq_donor(rq)->sched_class == &fair_sched_class &&
 	    rq->cfs.h_nr_queued > 1)
 		resched_curr(rq);
+	else
+		WRITE_ONCE(me->armed, 0);
 	rq_unlock(rq, &rf);
 	return HRTIMER_NORESTART;
 }
@@ -507,7 +509,7 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang ||
 		    !steer_gang_queued(gang, cpu))
 			continue;
-		/* Its timer is about to make it pick. */
+		/* Its timer is about to make it pick, or has, and it will see the slot. */
 		if (armed && armed <= soon && !READ_ONCE(steer_gang_variant))
 			continue;
 		if (!rcu_access_pointer(cpu_rq(cpu)->sd) ||
@@ -570,8 +572,8 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	WRITE_ONCE(gang->led, jiffies);
 	steer_gang_count(gang, STEER_GANG_SLOTS_LED, 1);
 
-	/* The slot is there before anybody's timer is looked at. */
-	smp_mb();	/* pairs with the one in steer_gang_timer() */
+	/* The slot is there before it is asked who is about to pick anyway. */
+	smp_mb();	/* pairs with the one in steer_gang_decide() */
 	ipis = steer_gang_kick_members(gang, rq, scope, me->now);
 	trace_steer_gang_lead(gang->id, cpu_of(rq), scope, view.members, ipis, end);
 	return STEER_GANG_LED;
@@ -708,6 +710,11 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 	me->held = 0;
 	me->held_end = 0;
 	me->busy = 0;
+	if (me->armed && me->armed <= me->now) {
+		/* From now on, a slot that this pick does not see needs an interrupt. */
+		WRITE_ONCE(me->armed, 0);
+		smp_mb();	/* pairs with the one in steer_gang_lead() */
+	}
 	if (!rcu_access_pointer(rq->sd))
 		return;
 
@@ -969,7 +976,7 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		if (gang == me->joined)
 			return false;
 		/* The running member had the CPU to itself, and no timer. */
-		if (me->armed != me->joined_end)
+		if (me->timer_end != me->joined_end)
 			resched_curr(rq);
 		return true;
 	}
