@@ -85,15 +85,17 @@
  * Is it worth it?
  * ---------------
  * Members that sleep before the end of a slot do not need each other's presence. If
- * on most CPUs no member ran until the end, the gang is left alone for 2 slots, then
- * 4, and so on up to 64, until one is used in full.
+ * they did so on half of the CPUs, the gang is left alone for 2 slots, then 4, and so
+ * on up to 64, until one is used.
  *
  * Placement
  * ---------
  * Two members on one CPU cannot run together. A new member goes to an idle CPU of
  * its parent's scope without a member; a waking one of a gang that had a slot lately
  * looks for one, too. The load balancer does not bring a second member to a CPU
- * unless that makes the numbers more equal.
+ * unless that makes the numbers more equal. And a CPU that picks a member while
+ * another one waits there pushes that to a CPU of the scope without any, now and
+ * then: members that never sleep are placed by nobody else.
  *
  * Locks and lifetime
  * ------------------
@@ -161,6 +163,7 @@ enum steer_gang_bid {
  * @last: the last gang that had one
  * @start: when it began [ns]
  * @members: CPUs that had a runnable member then
+ * @slept: CPUs on which a member went to sleep since
  * @leader: for comparison with the ancestor: its permanent leader, plus one
  * @corun: for how long the members ran together
  */
@@ -172,6 +175,7 @@ struct steer_gang_slot {
 	struct steer_gang	*last;
 	u64			start;
 	int			members;
+	int			slept;
 	int			leader;
 	struct steer_gang_corun	corun;
 } ____cacheline_aligned_in_smp;
@@ -202,6 +206,11 @@ struct steer_gang_slot {
  * @joined_since: since when [ns]
  * @followed_slot: the slot that this CPU began to follow
  * @followed_seq: its number
+ * @slept_slot: the slot in which a member last went to sleep here
+ * @slept_seq: its number
+ * @spread: the gang of which one member is to leave this CPU
+ * @next_spread: look for a place for it not before [ns]
+ * @push: to do that when the pick is over
  * @buddy: for comparison with the ancestor: the slot whose gang comes next
  */
 struct steer_gang_cpu {
@@ -229,6 +238,11 @@ struct steer_gang_cpu {
 	u64			joined_since;
 	struct steer_gang_slot	*followed_slot;
 	u64			followed_seq;
+	struct steer_gang_slot	*slept_slot;
+	u64			slept_seq;
+	struct steer_gang	*spread;
+	u64			next_spread;
+	struct balance_callback	push;
 	struct steer_gang_slot	*buddy;
 };
 
@@ -438,8 +452,10 @@ static void steer_gang_kicked(void *info)
 		}
 		steer_gang_count(gang, STEER_GANG_IPIS_EMPTY, 1);
 		raw_spin_lock(&slot->lock);
-		if (slot->seq == seq)
+		if (slot->seq == seq) {
+			slot->slept++;
 			steer_gang_corun_absent(&slot->corun, now);
+		}
 		raw_spin_unlock(&slot->lock);
 	}
 	rq_unlock(rq, &rf);
@@ -457,7 +473,7 @@ static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
 		return;
 	steer_gang_corun_update(&slot->corun, min(now, end));
 	steer_gang_count(gang, STEER_GANG_CORUN_NS, slot->corun.total);
-	backoff = steer_gang_backoff(gang->backoff, slot->corun.running, slot->members);
+	backoff = steer_gang_backoff(gang->backoff, slot->slept, slot->members);
 	WRITE_ONCE(gang->backoff, backoff);
 	WRITE_ONCE(gang->quiet_until, backoff ? end + backoff * steer_gang_length() : 0);
 }
@@ -477,6 +493,7 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	WRITE_ONCE(slot->seq, slot->seq + 1);
 	slot->start = now;
 	slot->members = members;
+	slot->slept = 0;
 	memset(&slot->corun, 0, sizeof(slot->corun));
 	slot->corun.runnable = members;
 	smp_store_release(&slot->end, end);
@@ -659,6 +676,13 @@ static void steer_gang_leave(struct steer_gang_cpu *me, u64 now)
 
 		why = asleep ? STEER_GANG_ASLEEP : STEER_GANG_PREEMPTED;
 		steer_gang_corun_leave(&slot->corun, asleep, now);
+		/* One that sleeps often counts once. */
+		if (asleep && (me->slept_slot != slot || me->slept_seq != slot->seq))
+			slot->slept++;
+		if (asleep) {
+			me->slept_slot = slot;
+			me->slept_seq = slot->seq;
+		}
 	}
 	raw_spin_unlock(&slot->lock);
 
@@ -901,6 +925,100 @@ static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
 	raw_spin_unlock(&slot->lock);
 }
 
+static bool steer_gang_allowed(struct task_struct *p, int cpu)
+{
+	return cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	       rcu_access_pointer(cpu_rq(cpu)->sd) &&
+	       sched_cpu_cookie_match(cpu_rq(cpu), p);
+}
+
+/*
+ * A CPU of the scope of @from on which no member is runnable: an idle one, else, if
+ * @busy, the one with fewest tasks.
+ */
+static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int from,
+			   bool busy)
+{
+	unsigned int least = UINT_MAX;
+	int cpu, found = -1;
+
+	for_each_cpu_wrap(cpu, steer_gang_mask(from, READ_ONCE(gang->scope)), from) {
+		if (!steer_gang_allowed(p, cpu) || steer_gang_queued(gang, cpu))
+			continue;
+		if (available_idle_cpu(cpu))
+			return cpu;
+		if (busy && READ_ONCE(cpu_rq(cpu)->nr_running) < least) {
+			least = READ_ONCE(cpu_rq(cpu)->nr_running);
+			found = cpu;
+		}
+	}
+	return found;
+}
+
+/* May @p be pushed from @rq? REQUIRES: its lock. */
+static bool steer_gang_movable(struct rq *rq, struct task_struct *p, struct steer_gang *gang)
+{
+	return task_rq(p) == rq && task_on_rq_queued(p) && !task_on_cpu(rq, p) &&
+	       p != steer_rq_donor(rq) && p->sched_class == &fair_sched_class &&
+	       !p->se.sched_delayed && !is_migration_disabled(p) &&
+	       p->nr_cpus_allowed > 1 && steer_gang_of(p) == gang &&
+	       steer_gang_weighty(p);
+}
+
+/*
+ * The pick is over. A member that waits beside the running one goes to a CPU of the
+ * scope that has none. The lock of @rq may be dropped on the way.
+ */
+static void steer_gang_push(struct rq *rq)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	struct steer_gang *gang = me->spread;
+	struct task_struct *p, *found = NULL;
+	int cpu = -1, look = STEER_GANG_LOOK;
+	struct rq *to;
+
+	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
+		if (!look--)
+			break;
+		if (!steer_gang_movable(rq, p, gang))
+			continue;
+		cpu = steer_gang_room(p, gang, cpu_of(rq), true);
+		if (cpu >= 0 && cpu != cpu_of(rq)) {
+			found = p;
+			break;
+		}
+	}
+	if (!found)
+		return;
+
+	get_task_struct(found);
+	to = cpu_rq(cpu);
+	double_lock_balance(rq, to);
+	if (to->online && steer_gang_movable(rq, found, gang) &&
+	    steer_gang_allowed(found, cpu) && !steer_gang_queued(gang, cpu) &&
+	    steer_gang_queued(gang, cpu_of(rq)) > 1) {
+		deactivate_task(rq, found, 0);
+		set_task_cpu(found, cpu);
+		activate_task(to, found, 0);
+		wakeup_preempt(to, found, 0);
+	}
+	double_unlock_balance(rq, to);
+	put_task_struct(found);
+}
+
+/* A member was picked: is another one waiting here that could run elsewhere? */
+static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
+			      struct steer_gang *gang)
+{
+	/* With core scheduling, a pick can be for another CPU, which calls back nobody. */
+	if (rq != this_rq() || me->now < me->next_spread ||
+	    steer_gang_queued(gang, cpu_of(rq)) < 2 || !READ_ONCE(gang->active))
+		return;
+	me->next_spread = me->now + 4 * steer_gang_length();
+	me->spread = gang;
+	queue_balance_callback(rq, &me->push, steer_gang_push);
+}
+
 bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
@@ -926,6 +1044,8 @@ bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
 	}
 	me->retried = false;
 
+	if (gang)
+		steer_gang_spread(rq, me, gang);
 	if (me->favour) {
 		if (steer_gang_others(me->favour, rq) > 0)
 			steer_gang_arm(me, me->end);
@@ -999,36 +1119,6 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 static bool steer_gang_lately(struct steer_gang *gang)
 {
 	return READ_ONCE(gang->active) && jiffies - READ_ONCE(gang->led) < HZ / 10;
-}
-
-static bool steer_gang_allowed(struct task_struct *p, int cpu)
-{
-	return cpumask_test_cpu(cpu, p->cpus_ptr) &&
-	       rcu_access_pointer(cpu_rq(cpu)->sd) &&
-	       sched_cpu_cookie_match(cpu_rq(cpu), p);
-}
-
-/*
- * A CPU of the scope of @from on which no member is runnable: an idle one, else, if
- * @busy, the one with fewest tasks.
- */
-static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int from,
-			   bool busy)
-{
-	unsigned int least = UINT_MAX;
-	int cpu, found = -1;
-
-	for_each_cpu_wrap(cpu, steer_gang_mask(from, READ_ONCE(gang->scope)), from) {
-		if (!steer_gang_allowed(p, cpu) || steer_gang_queued(gang, cpu))
-			continue;
-		if (available_idle_cpu(cpu))
-			return cpu;
-		if (busy && READ_ONCE(cpu_rq(cpu)->nr_running) < least) {
-			least = READ_ONCE(cpu_rq(cpu)->nr_running);
-			found = cpu;
-		}
-	}
-	return found;
 }
 
 int __steer_gang_wake_cpu(struct task_struct *p, int prev_cpu, int target)

@@ -118,17 +118,17 @@ static inline bool steer_gang_may_lead(const struct steer_gang_view *view)
 /**
  * steer_gang_backoff - how many slots a gang is left alone for
  * @backoff: how many it was last time
- * @full: CPUs on which a member ran until the end of the last slot
+ * @slept: CPUs on which a member went to sleep before the end of the last slot
  * @members: CPUs that had a runnable member when it began
  *
  * Where members go to sleep before the end of a slot, running them together gains
  * nothing and costs interrupts; so it is tried more and more seldom.
  *
- * Return: number of slots, 0 for a gang that used its last one.
+ * Return: number of slots, 0 for a gang that stayed awake.
  */
-static inline unsigned int steer_gang_backoff(unsigned int backoff, int full, int members)
+static inline unsigned int steer_gang_backoff(unsigned int backoff, int slept, int members)
 {
-	if (full * 2 >= members)
+	if (slept * 2 < members)
 		return 0;
 	return clamp(backoff * 2, 2U, STEER_GANG_BACKOFF_MAX);
 }

@@ -159,11 +159,13 @@ static void steer_test_backoff(struct kunit *test)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(steps); i++) {
-		backoff = steer_gang_backoff(backoff, 3, 8);
+		backoff = steer_gang_backoff(backoff, 4, 8);
 		KUNIT_EXPECT_EQ(test, backoff, steps[i]);
 	}
-	KUNIT_EXPECT_EQ(test, steer_gang_backoff(backoff, 4, 8), 0);
-	KUNIT_EXPECT_EQ(test, steer_gang_backoff(0, 8, 8), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_backoff(backoff, 3, 8), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_backoff(0, 0, 8), 0);
+	/* more than there were may have come and gone */
+	KUNIT_EXPECT_EQ(test, steer_gang_backoff(64, 20, 8), 64);
 }
 
 /* Together is from when the last one joins until the first one leaves. */
