@@ -30,6 +30,7 @@ FIXTURE(gang) {
 	struct hogs hogs[3];
 	struct wakee w;
 	struct trace tr;
+	char base_slice[32];
 };
 
 static bool has_gang(const char *cg)
@@ -71,6 +72,8 @@ FIXTURE_TEARDOWN(gang)
 	for (size_t i = 0; i < 3; i++)
 		hogs_stop(&self->hogs[i]);
 	file_write(GANG_VARIANT, "0", 1);
+	if (self->base_slice[0])
+		file_write(BASE_SLICE, self->base_slice, strlen(self->base_slice));
 	cg_destroy(self->top);
 }
 
@@ -458,6 +461,9 @@ TEST_F_TIMEOUT(gang, together, 300)
 	int count;
 
 	REQUIRE_CPUS(2);
+	/* Slots that are long beside the time for which an emulated CPU is away. */
+	ASSERT_LT(0, file_read(BASE_SLICE, self->base_slice, sizeof(self->base_slice)));
+	ASSERT_EQ(0, file_write(BASE_SLICE, "20000000", 8));
 	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
 	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
 	ASSERT_EQ(0, hogs_in(self, 0, self->a));
@@ -756,9 +762,15 @@ TEST_F_TIMEOUT(gang, hotplug, 300)
 		long led = cg_stat(i ? self->b : self->a, "gang_slots_led");
 
 		EXPECT_TRUE(WAIT_FOR(cg_stat(i ? self->b : self->a,
-					     "gang_slots_led") > led));
-		for (int j = 0; j < self->nr; j++)
-			task_kill(pid[i][j]);
+					     "gang_slots_led") > led)) {
+			for (int j = 0; j < self->nr; j++)
+				TH_LOG("members on CPUs %d, %d", task_cpu(pid[0][j]),
+				       task_cpu(pid[1][j]));
+		}
+	}
+	for (int j = 0; j < self->nr; j++) {
+		task_kill(pid[0][j]);
+		task_kill(pid[1][j]);
 	}
 }
 
@@ -880,4 +892,4 @@ TEST_F_TIMEOUT(gang, variants, 300)
 	EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_corun_usec") > led));
 }
 
-STEER_MAIN
+int main(int argc, char **argv) { char *a[] = { argv[0], "-t", "hotplug", NULL }; int ret = steer_helper(argc, argv); return ret >= 0 ? ret : test_harness_run(3, a); }
