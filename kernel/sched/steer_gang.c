@@ -40,7 +40,8 @@
  * At 4 ms all timers fire. Each CPU picks; A has run 4 ms where 2 were its due, so
  * EEVDF picks H. The first CPU to do so starts the others' slot, from 4 to 8 ms:
  * members are held back, where there is anything else to run. At 8 ms the timers
- * fire again, and A is picked again. No interrupt was needed since the first one.
+ * fire again, and A is picked again. No interrupt was needed since the first ones,
+ * unless a timer was late.
  *
  * With a second gang B on the same CPUs, EEVDF picks B where it picked H, and the
  * first CPU to do so leads B's slot.
@@ -105,6 +106,11 @@
  * leave it, taken inside runqueue locks; to begin one it is only tried, and who
  * fails picks again. Who merely picks reads gang and end without it: the end is
  * cleared before, and written after, the gang.
+ *
+ * A CPU that is picking when a slot begins, or whose timer is about to make it pick,
+ * is not interrupted. It says that it picks before it reads the slots, and reads them
+ * again after it has said that it is done; the leader publishes the slot before it
+ * asks; so one of them sees the other.
  *
  * Interrupts are asynchronous calls, one request to a CPU. Its flag is cleared before
  * the handler looks at the slots, so one that was not sent because another was under
@@ -197,6 +203,8 @@ struct steer_gang_slot {
  * @held: scopes in which the others have their slot
  * @held_end: when the first one ends in which a gang waits here [ns]
  * @busy: scopes in which a gang has its slot
+ * @seen: numbers of the slots that the last pick saw
+ * @picking: a pick is under way, which looks again when it is done; read by others
  * @retried: the last pick was repeated
  * @next_try: look for members on other CPUs not before [ns]
  * @joined: the gang whose member runs, in a slot
@@ -229,6 +237,8 @@ struct steer_gang_cpu {
 	unsigned int		held;
 	u64			held_end;
 	unsigned int		busy;
+	u64			seen[STEER_NR_SCOPES];
+	bool			picking;
 	bool			retried;
 	u64			next_try;
 	struct steer_gang	*joined;
@@ -526,8 +536,9 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang ||
 		    !steer_gang_queued(gang, cpu))
 			continue;
-		/* Its timer is about to make it pick, or has, and it will see the slot. */
-		if (armed && armed <= soon && !READ_ONCE(steer_gang_variant))
+		/* It picks, or its timer is about to make it: it will see the slot. */
+		if ((READ_ONCE(to->picking) || (armed && armed <= soon)) &&
+		    !READ_ONCE(steer_gang_variant))
 			continue;
 		if (!rcu_access_pointer(cpu_rq(cpu)->sd) ||
 		    !housekeeping_cpu(cpu, HK_TYPE_TICK))
@@ -734,11 +745,11 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 	me->held = 0;
 	me->held_end = 0;
 	me->busy = 0;
-	if (me->armed && me->armed <= me->now) {
-		/* From now on, a slot that this pick does not see needs an interrupt. */
+	/* What begins while this pick is under way, it sees when it is done. */
+	WRITE_ONCE(me->picking, true);
+	if (me->armed && me->armed <= me->now)
 		WRITE_ONCE(me->armed, 0);
-		smp_mb();	/* pairs with the one in steer_gang_lead() */
-	}
+	smp_mb();	/* pairs with the one in steer_gang_lead() */
 	if (!rcu_access_pointer(rq->sd))
 		return;
 
@@ -751,6 +762,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		if (!READ_ONCE(steer_gang_nr[scope]))
 			continue;
 		slot = steer_gang_slot(rq, scope);
+		me->seen[scope] = READ_ONCE(slot->seq);
 		end = steer_gang_slot_read(slot, me->now, &gang, &seq);
 		if (!end)
 			continue;
@@ -817,6 +829,7 @@ struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 	if (unlikely(READ_ONCE(steer_gang_variant))) {
 		me->favour = NULL;
 		me->held = 0;
+		WRITE_ONCE(me->picking, false);
 		return steer_gang_buddy(rq, me, cfs_rq);
 	}
 	if (cfs_rq == &rq->cfs)
@@ -927,7 +940,7 @@ static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
 
 static bool steer_gang_allowed(struct task_struct *p, int cpu)
 {
-	return cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	return cpumask_test_cpu(cpu, p->cpus_ptr) && cpu_active(cpu) &&
 	       rcu_access_pointer(cpu_rq(cpu)->sd) &&
 	       sched_cpu_cookie_match(cpu_rq(cpu), p);
 }
@@ -1019,6 +1032,35 @@ static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
 	queue_balance_callback(rq, &me->push, steer_gang_push);
 }
 
+/*
+ * A pick is done. Did a slot begin meanwhile for a member that waits here? Its leader
+ * has sent no interrupt, if it saw this pick under way.
+ */
+static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
+{
+	int scope;
+
+	WRITE_ONCE(me->picking, false);
+	if (me->favour || !rcu_access_pointer(rq->sd))
+		return false;
+	smp_mb();	/* pairs with the one in steer_gang_lead() */
+
+	for (scope = STEER_SCOPE_CORE; scope < STEER_NR_SCOPES; scope++) {
+		struct steer_gang_slot *slot;
+		struct steer_gang *gang;
+
+		if (!READ_ONCE(steer_gang_nr[scope]))
+			continue;
+		slot = steer_gang_slot(rq, scope);
+		if (READ_ONCE(slot->seq) == me->seen[scope])
+			continue;
+		gang = READ_ONCE(slot->gang);
+		if (gang && steer_gang_here(gang, rq))
+			return true;
+	}
+	return false;
+}
+
 bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
@@ -1043,6 +1085,8 @@ bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
 		}
 	}
 	me->retried = false;
+	if (steer_gang_missed(rq, me))
+		return true;
 
 	if (gang)
 		steer_gang_spread(rq, me, gang);
