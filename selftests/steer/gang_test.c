@@ -346,26 +346,32 @@ TEST_F_TIMEOUT(gang, key_and_many_groups, 120)
 
 /* -------------------------------------------------------------- mechanism */
 
-/* One stay of a member on a CPU within a slot, from a line of the trace [s] */
+/* One stay of a member on a CPU within a slot, from the trace [s] */
 struct stay {
 	double begin, end;
 	unsigned long cgroup;
 	int cpu;
 };
 
+/*
+ * From when a CPU follows, for as long as it then ran: what it did is written down
+ * when it leaves, which can be after the end of the slot.
+ */
 static int stays_read(struct trace *tr, struct stay **stays)
 {
+	static double begin[STEER_MAX_CPUS];
 	char path[PATH_MAX + 16], *line = NULL;
 	size_t len = 0, nr = 0, room = 0;
 	FILE *f;
 
 	*stays = NULL;
+	memset(begin, 0, sizeof(begin));
 	snprintf(path, sizeof(path), "%s/trace", tr->dir);
 	f = fopen(path, "r");
 	if (!f)
 		return -errno;
 	while (getline(&line, &len, f) > 0) {
-		char *event = strstr(line, ": steer_gang_end: "), *stamp = event;
+		char *event = strstr(line, ": steer_gang_"), *stamp = event;
 		struct stay s;
 		double ran;
 
@@ -374,11 +380,17 @@ static int stays_read(struct trace *tr, struct stay **stays)
 		*event = '\0';
 		while (stamp > line && stamp[-1] != ' ')
 			stamp--;
-		s.end = strtod(stamp, NULL);
-		if (sscanf(event + 1, " steer_gang_end: cgroup=%lu cpu=%d ran=%lf",
-			   &s.cgroup, &s.cpu, &ran) != 3)
+		event += strlen(": steer_gang_");
+		if (sscanf(event, "follow: cgroup=%lu cpu=%d", &s.cgroup, &s.cpu) == 2) {
+			begin[s.cpu] = strtod(stamp, NULL);
 			continue;
-		s.begin = s.end - ran / 1e9;
+		}
+		if (sscanf(event, "end: cgroup=%lu cpu=%d ran=%lf", &s.cgroup, &s.cpu,
+			   &ran) != 3 || !begin[s.cpu])
+			continue;
+		s.begin = begin[s.cpu];
+		s.end = s.begin + ran / 1e9;
+		begin[s.cpu] = 0;
 		if (nr == room) {
 			room = room ? room * 2 : 1024;
 			*stays = realloc(*stays, room * sizeof(s));
@@ -453,8 +465,7 @@ static unsigned long cg_id(const char *cg)
  * do. Chance would bring that about every fourth time with three CPUs. Tracepoints
  * and counters say the same.
  *
- * An emulated CPU that is not run by its host cannot join, and says that it ran until
- * then what it ran before. So the slots are made as long as they can be, and it is
+ * An emulated CPU that is not run by its host cannot join. So the slots are made as long as they can be, and it is
  * enough if there was one second of CPU time in which they were together.
  */
 TEST_F_TIMEOUT(gang, together, 600)
@@ -484,6 +495,7 @@ TEST_F_TIMEOUT(gang, together, 600)
 			cg_stat(self->b, "gang_corun_usec");
 		favoured = cg_stat(self->a, "gang_favoured_usec") +
 			   cg_stat(self->b, "gang_favoured_usec");
+		ASSERT_EQ(0, trace_start(&self->tr, "steer", "steer_gang_follow", NULL));
 		ASSERT_EQ(0, trace_start(&self->tr, "steer", "steer_gang_end", NULL));
 		hogs_use(self, 1000);
 		count = stays_read(&self->tr, &stays);
@@ -501,8 +513,8 @@ TEST_F_TIMEOUT(gang, together, 600)
 		free(stays);
 		TH_LOG("%d CPUs: together for %.3f s, in slots for %.3f s each; counters: %.3f s, %.3f s",
 		       self->nr, all, each, corun / 1e6, favoured / 1e6 / self->nr);
-		good = each > 0.1 && all > 0.6 * each &&
-		       corun > 0.6 * favoured / self->nr;
+		good = each > 0.1 && all > 0.5 * each &&
+		       corun > 0.5 * favoured / self->nr;
 	}
 	EXPECT_TRUE(good);
 
