@@ -166,10 +166,12 @@ void steer_gang_tg_free(struct task_group *tg)
  */
 void steer_gang_stat_show(struct seq_file *sf, struct task_group *tg)
 {
-	struct steer_gang *gang = smp_load_acquire(&tg->steer.gang.own);
 	struct steer_gang_stats sum = { };
+	struct steer_gang *gang;
 	int i, cpu;
 
+	/* Pairs with the release in steer_gang_write(). */
+	gang = smp_load_acquire(&tg->steer.gang.own);
 	if (!gang)
 		return;
 

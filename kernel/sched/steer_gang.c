@@ -321,13 +321,15 @@ static struct steer_gang_slot *steer_gang_slot(struct rq *rq, enum steer_scope s
 static u64 steer_gang_slot_read(struct steer_gang_slot *slot, u64 now,
 				struct steer_gang **gang, u64 *seq)
 {
-	u64 end = smp_load_acquire(&slot->end);
+	u64 end;
 
+	/* Pairs with smp_store_release() in steer_gang_publish(). */
+	end = smp_load_acquire(&slot->end);
 	if (now >= end)
 		return 0;
 	*gang = READ_ONCE(slot->gang);
 	*seq = READ_ONCE(slot->seq);
-	smp_rmb();	/* pairs with smp_store_release() in steer_gang_publish() */
+	smp_rmb();	/* pairs with smp_wmb() in steer_gang_publish() */
 	return READ_ONCE(slot->end) == end ? end : 0;
 }
 
@@ -434,7 +436,7 @@ static void steer_gang_kicked(void *info)
 
 	/* Before the slots are looked at, so that no later one is missed. */
 	atomic_set(&me->kicked, 0);
-	smp_mb__after_atomic();
+	smp_mb();	/* pairs with atomic_xchg() in steer_gang_kick() */
 
 	rq_lock(rq, &rf);
 	for (scope = STEER_SCOPE_SYSTEM; scope >= STEER_SCOPE_CORE; scope--) {
@@ -506,6 +508,7 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	slot->slept = 0;
 	memset(&slot->corun, 0, sizeof(slot->corun));
 	slot->corun.runnable = members;
+	/* Pairs with smp_load_acquire() in steer_gang_slot_read(). */
 	smp_store_release(&slot->end, end);
 }
 
