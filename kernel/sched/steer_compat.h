@@ -16,8 +16,10 @@
 
 /* 6.14 renamed the counters of SCHED_IDLE tasks. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+#define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->h_nr_idle)
 #define steer_nr_idle_policy(rq)	((rq)->cfs.h_nr_idle)
 #else
+#define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->idle_h_nr_running)
 #define steer_nr_idle_policy(rq)	((rq)->cfs.idle_h_nr_running)
 #endif
 

@@ -21,11 +21,11 @@
  *    CPUs that have a runnable member and run something else;
  *  - which of them comes next is decided by EEVDF, on whichever CPU gets there
  *    first; the others do the same, whether their own EEVDF would or not;
- *  - what they run is charged as ever. A CPU on which that has brought the gang
- *    a slot's length into debt does not follow, and one where the gang has waited
- *    a slot's length too long does not hold it back. So on each CPU the shares
- *    are off by two slots at any time, whatever happens: 8 ms with slots of 4 ms,
- *    or 0.8 % of a second;
+ *  - what they run is charged as ever. A CPU on which the others have waited for
+ *    a slot beyond their due does not follow, and one where the gang is owed a
+ *    slot's length does not hold it back. So on each CPU the shares are off by two
+ *    slots and a tick at any time, whatever happens: 12 ms with slots of 4 ms, or
+ *    1.2 % of a second;
  *  - where nobody competes, nothing is done.
  *
  * The model, with numbers
@@ -103,8 +103,8 @@
  * All decisions are made under the lock of the runqueue concerned. What is read of
  * other runqueues (is a member runnable there?) is a hint; the CPU looks itself,
  * under its lock, when it picks. A slot has a lock for those who begin, join and
- * leave it, taken inside runqueue locks; to begin one it is only tried, and who
- * fails picks again. Who merely picks reads gang and end without it: the end is
+ * leave it, taken inside runqueue locks; who finds that another one has begun picks
+ * again. Who merely picks reads gang and end without it: the end is
  * cleared before, and written after, the gang.
  *
  * A CPU that is picking when a slot begins, or whose timer is about to make it pick,
@@ -203,6 +203,7 @@ struct steer_gang_slot {
  * @held: scopes in which the others have their slot
  * @held_end: when the first one ends in which a gang waits here [ns]
  * @busy: scopes in which a gang has its slot
+ * @wide: those of them that have a member here
  * @seen: numbers of the slots that the last pick saw
  * @picking: a pick is under way, which looks again when it is done; read by others
  * @retried: the last pick was repeated
@@ -237,6 +238,7 @@ struct steer_gang_cpu {
 	unsigned int		held;
 	u64			held_end;
 	unsigned int		busy;
+	unsigned int		wide;
 	u64			seen[STEER_NR_SCOPES];
 	bool			picking;
 	bool			retried;
@@ -357,26 +359,55 @@ static bool steer_gang_here(struct steer_gang *gang, struct rq *rq)
 	return true;
 }
 
-/* What the gang is owed here: the least, of all levels that it is picked at. */
+/*
+ * What the gang is owed here: the most, of all levels that it is picked at. One at
+ * which nobody competes owes nothing.
+ */
 static s64 steer_gang_owed(struct steer_gang *gang, struct rq *rq)
 {
 	struct sched_entity *se;
-	s64 least = S64_MAX;
+	s64 most = S64_MIN;
 
 	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
 		u64 average = avg_vruntime(se->cfs_rq);
 
-		least = min(least, steer_gang_lag(average, se->vruntime,
-						  scale_load_down(se->load.weight)));
+		most = max(most, steer_gang_lag(average, se->vruntime,
+						scale_load_down(se->load.weight)));
 	}
-	return least;
+	return most;
 }
 
-/* Runnable tasks here that compete with the gang; SCHED_IDLE ones do not. */
+/* For how long the others here have waited beyond their due: the most, of all levels. */
+static s64 steer_gang_waited(struct steer_gang *gang, struct rq *rq)
+{
+	struct sched_entity *se;
+	s64 most = 0;
+
+	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
+		struct cfs_rq *cfs_rq = se->cfs_rq;
+		unsigned long weight = scale_load_down(se->load.weight);
+		unsigned long total = cfs_rq->avg_load;
+		u64 average = avg_vruntime(cfs_rq);
+		s64 lag = steer_gang_lag(average, se->vruntime, weight);
+
+		if (cfs_rq->curr && cfs_rq->curr->on_rq)
+			total += scale_load_down(cfs_rq->curr->load.weight);
+		most = max(most, steer_gang_wait(lag, weight, total));
+	}
+	return most;
+}
+
+/* Runnable tasks that compete for the CPU; SCHED_IDLE ones do not. */
+static int steer_gang_competing(struct cfs_rq *cfs_rq)
+{
+	return (int)READ_ONCE(cfs_rq->h_nr_runnable) - (int)steer_cfs_nr_idle(cfs_rq);
+}
+
+/* Those here that are not of the gang. */
 static int steer_gang_others(struct steer_gang *gang, struct rq *rq)
 {
-	return (int)rq->cfs.h_nr_runnable - (int)steer_nr_idle_policy(rq) -
-	       (int)steer_gang_queued(gang, cpu_of(rq));
+	return steer_gang_competing(&rq->cfs) -
+	       steer_gang_competing(gang->tg->cfs_rq[cpu_of(rq)]);
 }
 
 /* Is it worth a slot that this task was picked? */
@@ -416,6 +447,9 @@ static bool steer_gang_kick(int cpu)
 {
 	struct steer_gang_cpu *to = &per_cpu(steer_gang_cpus, cpu);
 
+	/* It would be called at once, and wait for the lock that is held here. */
+	if (WARN_ON_ONCE(cpu == smp_processor_id()))
+		return false;
 	if (atomic_xchg(&to->kicked, 1))
 		return false;
 	if (!smp_call_function_single_async(cpu, &to->csd))
@@ -546,7 +580,14 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		if (!rcu_access_pointer(cpu_rq(cpu)->sd) ||
 		    !housekeeping_cpu(cpu, HK_TYPE_TICK))
 			continue;
-		ipis += steer_gang_kick(cpu);
+		/*
+		 * With core scheduling a CPU picks for its siblings, too. Its own pick
+		 * may be done; the lock is that of the core, and so covers its timer.
+		 */
+		if (cpu == smp_processor_id())
+			steer_gang_arm(to, now + 1);
+		else
+			ipis += steer_gang_kick(cpu);
 	}
 	steer_gang_count(gang, STEER_GANG_IPIS, ipis);
 	return ipis;
@@ -566,7 +607,7 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 		.slot_end = me->busy & BIT(scope) ? me->now + 1 : 0,
 		.members = 2,
 		.others = steer_gang_others(gang, rq),
-		.wider = me->busy >> scope > 1,
+		.wider = me->wide >> scope > 1,
 	};
 	u64 end = me->now + steer_gang_length();
 	int ipis;
@@ -575,14 +616,18 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	    !steer_gang_weighty(p) || !steer_gang_here(gang, rq))
 		return STEER_GANG_NOT;
 
+	/* Another CPU was faster. */
+	if (me->now < READ_ONCE(slot->end) &&
+	    (READ_ONCE(slot->gang) || !(me->held & BIT(scope))))
+		return STEER_GANG_LOST;
+
 	view.members = steer_gang_members(gang, rq, scope);
 	if (!steer_gang_may_lead(&view)) {
 		me->next_try = end;
 		return STEER_GANG_NOT;
 	}
 
-	if (!raw_spin_trylock(&slot->lock))
-		return STEER_GANG_LOST;
+	raw_spin_lock(&slot->lock);
 	if (me->now < slot->end && (slot->gang || !(me->held & BIT(scope)))) {
 		raw_spin_unlock(&slot->lock);
 		return STEER_GANG_LOST;
@@ -635,12 +680,11 @@ static enum steer_gang_bid steer_gang_pass(struct rq *rq, struct steer_gang_cpu 
 		slot = steer_gang_slot(rq, scope);
 		before = READ_ONCE(slot->end);
 		last = READ_ONCE(slot->last);
-		if (!before || !last || me->now >= before + length ||
-		    !steer_gang_here(last, rq))
+		if (!before || !last || READ_ONCE(slot->gang) != last ||
+		    me->now >= before + length || !steer_gang_here(last, rq))
 			continue;
-		if (!raw_spin_trylock(&slot->lock))
-			return STEER_GANG_LOST;
-		if (me->now < slot->end) {
+		raw_spin_lock(&slot->lock);
+		if (me->now < slot->end || slot->gang != last) {
 			raw_spin_unlock(&slot->lock);
 			return STEER_GANG_LOST;
 		}
@@ -720,21 +764,34 @@ static void steer_gang_account(struct steer_gang_cpu *me, struct task_struct *p,
 		steer_gang_join(me, p, now);
 }
 
+/* A per-CPU kernel thread that may run */
+static bool steer_gang_kthread(struct cfs_rq *cfs_rq, struct sched_entity *se)
+{
+	return entity_is_task(se) && se->on_rq && !se->sched_delayed &&
+	       is_per_cpu_kthread(container_of(se, struct task_struct, se)) &&
+	       entity_eligible(cfs_rq, se);
+}
+
 /*
- * A per-CPU kernel thread that EEVDF would run next does not wait for the end of a
- * slot. They are in the root group; the first in the tree runs if it is eligible.
+ * Per-CPU kernel threads that EEVDF would run do not wait for the end of a slot, nor
+ * are they interrupted by its beginning. They are in the root group; what runs is
+ * not in the tree, of which the first eligible entity would be next.
  */
 static bool steer_gang_kthread_first(struct cfs_rq *cfs_rq)
 {
-	struct rb_node *first = rb_first_cached(&cfs_rq->tasks_timeline);
-	struct sched_entity *se;
+	struct rb_node *node;
+	int look = STEER_GANG_LOOK;
 
-	if (!first)
-		return false;
-	se = rb_entry(first, struct sched_entity, run_node);
-	return entity_is_task(se) && !se->sched_delayed &&
-	       is_per_cpu_kthread(container_of(se, struct task_struct, se)) &&
-	       entity_eligible(cfs_rq, se);
+	if (cfs_rq->curr && steer_gang_kthread(cfs_rq, cfs_rq->curr))
+		return true;
+	for (node = rb_first_cached(&cfs_rq->tasks_timeline); node && look--;
+	     node = rb_next(node)) {
+		struct sched_entity *se = rb_entry(node, struct sched_entity, run_node);
+
+		if (!se->sched_delayed && entity_eligible(cfs_rq, se))
+			return steer_gang_kthread(cfs_rq, se);
+	}
+	return false;
 }
 
 /* A pick begins: which slots are under way here, and whose member comes next? */
@@ -748,6 +805,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 	me->held = 0;
 	me->held_end = 0;
 	me->busy = 0;
+	me->wide = 0;
 	/* What begins while this pick is under way, it sees when it is done. */
 	WRITE_ONCE(me->picking, true);
 	if (me->armed && me->armed <= me->now)
@@ -778,10 +836,13 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 			continue;
 		}
 		me->busy |= BIT(scope);
-		if (me->favour || !steer_gang_here(gang, rq))
+		if (!steer_gang_here(gang, rq))
+			continue;
+		me->wide |= BIT(scope);
+		if (me->favour)
 			continue;
 		if ((me->followed_slot != slot || me->followed_seq != seq) &&
-		    !steer_gang_follows(steer_gang_owed(gang, rq), length))
+		    !steer_gang_follows(steer_gang_waited(gang, rq), length))
 			continue;
 		me->favour = gang;
 		me->slot = slot;
@@ -823,23 +884,6 @@ static struct sched_entity *steer_gang_buddy(struct rq *rq, struct steer_gang_cp
 	return se;
 }
 
-struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
-{
-	struct steer_gang_cpu *me = steer_gang_cpu(rq);
-
-	lockdep_assert_rq_held(rq);
-
-	if (unlikely(READ_ONCE(steer_gang_variant))) {
-		me->favour = NULL;
-		me->held = 0;
-		WRITE_ONCE(me->picking, false);
-		return steer_gang_buddy(rq, me, cfs_rq);
-	}
-	if (cfs_rq == &rq->cfs)
-		steer_gang_decide(rq, me);
-	return me->favour ? steer_gang_at(me->favour, rq, cfs_rq) : NULL;
-}
-
 /* Does nothing but members of a gang that is held back run below @se? */
 static bool steer_gang_holds(struct steer_gang_cpu *me, struct rq *rq,
 			     struct sched_entity *se)
@@ -867,6 +911,28 @@ static bool steer_gang_holds(struct steer_gang_cpu *me, struct rq *rq,
 			return false;
 	}
 	return false;
+}
+
+struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+
+	lockdep_assert_rq_held(rq);
+
+	if (unlikely(READ_ONCE(steer_gang_variant))) {
+		me->favour = NULL;
+		me->held = 0;
+		WRITE_ONCE(me->picking, false);
+		return steer_gang_buddy(rq, me, cfs_rq);
+	}
+	if (cfs_rq == &rq->cfs)
+		steer_gang_decide(rq, me);
+	/* A buddy is taken before EEVDF is asked, and so would not be held back. */
+	if (me->held && !me->favour && cfs_rq->next &&
+	    !READ_ONCE(cfs_rq->tg->steer.gang.effective) &&
+	    steer_gang_holds(me, rq, cfs_rq->next))
+		cfs_rq->next = NULL;
+	return me->favour ? steer_gang_at(me->favour, rq, cfs_rq) : NULL;
 }
 
 static bool steer_gang_entity_idle(struct sched_entity *se)
@@ -943,8 +1009,12 @@ static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
 
 static bool steer_gang_allowed(struct task_struct *p, int cpu)
 {
+	unsigned long util = READ_ONCE(p->se.avg.util_avg);
+
 	return cpumask_test_cpu(cpu, p->cpus_ptr) && cpu_active(cpu) &&
 	       rcu_access_pointer(cpu_rq(cpu)->sd) &&
+	       (!sched_asym_cpucap_active() || util * 5 <= cpu_rq(cpu)->cpu_capacity * 4) &&
+	       !steer_cfs_throttled(task_group(p)->cfs_rq[cpu]) &&
 	       sched_cpu_cookie_match(cpu_rq(cpu), p);
 }
 
@@ -990,7 +1060,7 @@ static void steer_gang_push(struct rq *rq)
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
 	struct steer_gang *gang = me->spread;
 	struct task_struct *p, *found = NULL;
-	int cpu = -1, look = STEER_GANG_LOOK;
+	int cpu = -1, look = STEER_GANG_LOOK, searches = 2;
 	struct rq *to;
 
 	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
@@ -1003,9 +1073,13 @@ static void steer_gang_push(struct rq *rq)
 			found = p;
 			break;
 		}
+		if (!--searches)
+			break;
 	}
-	if (!found)
+	if (!found) {
+		me->next_spread = me->now + STEER_GANG_BACKOFF_MAX * steer_gang_length();
 		return;
+	}
 
 	get_task_struct(found);
 	to = cpu_rq(cpu);
@@ -1079,6 +1153,13 @@ bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
 		return false;
 	}
 
+	/*
+	 * If the key was flipped in this pick, the favour is that of an earlier one. A
+	 * gang that is gone is in no slot.
+	 */
+	if (me->favour && READ_ONCE(me->slot->gang) != me->favour)
+		me->favour = NULL;
+
 	if (!me->favour && rcu_access_pointer(rq->sd)) {
 		bid = gang ? steer_gang_lead(rq, me, gang, p) :
 			     steer_gang_pass(rq, me, p);
@@ -1143,7 +1224,7 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		if (gang == me->joined)
 			return false;
 		/* The running member had the CPU to itself, and no timer. */
-		if (me->timer_end != me->joined_end)
+		if (me->timer_end != me->joined_end && !task_has_idle_policy(p))
 			resched_curr(rq);
 		return true;
 	}
@@ -1153,8 +1234,14 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 	slot = steer_gang_slot(rq, READ_ONCE(gang->scope));
 	end = steer_gang_slot_read(slot, now, &other, &seq);
 	if (end && other == gang) {
-		if (steer_gang_here(gang, rq))
-			resched_curr(rq);
+		bool followed = me->followed_slot == slot && me->followed_seq == seq;
+
+		/* Where this CPU does not follow, EEVDF decides. */
+		if (!steer_gang_here(gang, rq) ||
+		    !(followed || steer_gang_follows(steer_gang_waited(gang, rq),
+						     steer_gang_length())))
+			return false;
+		resched_curr(rq);
 		return true;
 	}
 	return end && !other && !task_has_idle_policy(steer_rq_donor(rq)) &&
@@ -1192,6 +1279,9 @@ int __steer_gang_fork_cpu(struct task_struct *p, int parent_cpu)
 	int cpu;
 
 	if (!gang || !READ_ONCE(gang->active))
+		return -1;
+	/* One that calls exec, with no other member beside it, is where it should be. */
+	if (p->on_rq && steer_gang_queued(gang, task_cpu(p)) <= 1)
 		return -1;
 	cpu = steer_gang_room(p, gang, parent_cpu, false);
 	if (cpu >= 0)
@@ -1289,25 +1379,23 @@ void steer_gang_start(struct steer_gang *gang, enum steer_scope scope)
 void steer_gang_stop(struct steer_gang *gang)
 {
 	u64 now = ktime_get_ns();
-	int cpu, scope;
+	int cpu, scope = gang->scope;
 
 	WRITE_ONCE(gang->active, false);
-	WRITE_ONCE(steer_gang_nr[gang->scope], steer_gang_nr[gang->scope] - 1);
+	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] - 1);
 
 	for_each_possible_cpu(cpu) {
-		for (scope = 0; scope < STEER_NR_SCOPES; scope++) {
-			struct steer_gang_slot *slot = &per_cpu(steer_gang_slots, cpu)[scope];
+		struct steer_gang_slot *slot = &per_cpu(steer_gang_slots, cpu)[scope];
 
-			/* Under the lock, so that nobody is about to begin one. */
-			guard(raw_spinlock_irqsave)(&slot->lock);
-			if (slot->gang == gang) {
-				steer_gang_close(slot, now, slot->end);
-				WRITE_ONCE(slot->end, 0);
-				WRITE_ONCE(slot->gang, NULL);
-			}
-			if (slot->last == gang)
-				WRITE_ONCE(slot->last, NULL);
+		/* Under the lock, so that nobody is about to begin one. */
+		guard(raw_spinlock_irqsave)(&slot->lock);
+		if (slot->gang == gang) {
+			steer_gang_close(slot, now, slot->end);
+			WRITE_ONCE(slot->end, 0);
+			WRITE_ONCE(slot->gang, NULL);
 		}
+		if (slot->last == gang)
+			WRITE_ONCE(slot->last, NULL);
 	}
 }
 

@@ -52,19 +52,36 @@ static inline s64 steer_gang_lag(u64 average, u64 vruntime, unsigned long weight
 }
 
 /**
+ * steer_gang_wait - for how long the others have waited beyond their due
+ * @lag: what the gang is owed [ns]
+ * @weight: weight of the gang's entity
+ * @total: weight of all entities of the queue
+ *
+ * While the gang runs, it goes into debt with the share of the others, and their due
+ * is that share of the time. So the debt divided by it is the time that they waited.
+ *
+ * Return: [ns]; 0 if the gang is not in debt, or alone.
+ */
+static inline s64 steer_gang_wait(s64 lag, unsigned long weight, unsigned long total)
+{
+	if (lag >= 0 || total <= weight)
+		return 0;
+	return div64_s64(-lag * (s64)total, total - weight);
+}
+
+/**
  * steer_gang_follows - does a CPU follow another one's lead?
- * @lag: what the gang is owed on this CPU [ns]
+ * @waited: for how long the others here have waited beyond their due [ns]
  * @slot: length of a slot [ns]
  *
- * The limit to the debt: whoever waits for this CPU waits for one slot more than
- * it would have, because a gang that starts a slot eligible ends up to one slot in
- * debt anyway.
+ * Where a gang has just had a slot that EEVDF granted it, the others have waited for
+ * one. So they wait for one more than they would have; an eighth is for late timers.
  *
  * Return: true unless the gang has had a slot too many here already.
  */
-static inline bool steer_gang_follows(s64 lag, u64 slot)
+static inline bool steer_gang_follows(s64 waited, u64 slot)
 {
-	return lag >= -(s64)slot;
+	return waited <= (s64)(slot + slot / 8);
 }
 
 /**
@@ -72,7 +89,7 @@ static inline bool steer_gang_follows(s64 lag, u64 slot)
  * @lag: what the gang is owed on this CPU [ns]
  * @slot: length of a slot [ns]
  *
- * The same limit, seen from the other side.
+ * A limit from the other side, to what the gang puts up with.
  *
  * Return: true unless the gang has waited a slot too long here already.
  */

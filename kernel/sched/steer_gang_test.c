@@ -45,13 +45,26 @@ static void steer_test_lag(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_gang_lag(MS, -MS, 512), MS);
 }
 
-/* A slot's length into debt is followed, and no further; likewise held. */
+/* In debt by half a slot with half of the weight: the others waited for a slot. */
+static void steer_test_wait(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-2 * MS, 1024, 2048), 4 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-1 * MS, 3072, 4096), 4 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-3 * MS, 1024, 4096), 4 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(0, 1024, 2048), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(5 * MS, 1024, 2048), 0);
+	/* nobody else waits */
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, 1024), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, 1000), 0);
+}
+
+/* One slot that others waited for is followed by another, and no further. */
 static void steer_test_limits(struct kunit *test)
 {
 	KUNIT_EXPECT_TRUE(test, steer_gang_follows(0, 4 * MS));
-	KUNIT_EXPECT_TRUE(test, steer_gang_follows(-4 * MS, 4 * MS));
-	KUNIT_EXPECT_FALSE(test, steer_gang_follows(-4 * MS - 1, 4 * MS));
-	KUNIT_EXPECT_TRUE(test, steer_gang_follows(100 * MS, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_follows(4 * MS, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_follows(4 * MS + MS / 2, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_follows(5 * MS, 4 * MS));
 	KUNIT_EXPECT_TRUE(test, steer_gang_held(0, 4 * MS));
 	KUNIT_EXPECT_TRUE(test, steer_gang_held(4 * MS, 4 * MS));
 	KUNIT_EXPECT_FALSE(test, steer_gang_held(4 * MS + 1, 4 * MS));
@@ -136,7 +149,8 @@ static void steer_test_charging(struct kunit *test)
 						prandom_u32_state(&rnd) % 2;
 
 				/* the leader decides, within the limits */
-				if (gang && !steer_gang_follows(lag, slot))
+				if (gang && !steer_gang_follows(steer_gang_wait(lag, shares[i],
+										100), slot))
 					gang = false;
 				else if (!gang && !steer_gang_held(lag, slot))
 					gang = true;
@@ -212,6 +226,7 @@ static void steer_test_absent(struct kunit *test)
 static struct kunit_case steer_gang_cases[] = {
 	KUNIT_CASE(steer_test_length),
 	KUNIT_CASE(steer_test_lag),
+	KUNIT_CASE(steer_test_wait),
 	KUNIT_CASE(steer_test_limits),
 	KUNIT_CASE(steer_test_lead),
 	KUNIT_CASE(steer_test_one_slot),
