@@ -46,8 +46,8 @@ LOGS = ROOT / "build/check"
 DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "churn_test")
-# In a machine of its own: it takes CPUs off and on, and throttles, so that its failures do not spoil the others.
-OWN_MACHINE = ("churn_test",)
+# In machines of their own: they take CPUs off and on, and throttle, so that their failures do not spoil the others.
+OWN_MACHINE = ("gang_test", "churn_test")
 
 
 @dataclass(frozen=True)

@@ -696,43 +696,6 @@ TEST_F_TIMEOUT(gang, more_members_than_cpus, 300)
 		EXPECT_TRUE(all_get_on(&self->hogs[i], 50));
 }
 
-/* A throttled gang keeps to its limit, and the others get the rest. */
-TEST_F_TIMEOUT(gang, throttled, 300)
-{
-	double got;
-
-	REQUIRE_CPUS(2);
-	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
-	ASSERT_EQ(0, cg_write(self->a, "cpu.max", "50000 500000"));
-	ASSERT_EQ(0, hogs_in(self, 0, self->a));
-	ASSERT_EQ(0, hogs_in(self, 1, self->h));
-	hogs_use(self, 300);
-	got = share(self, 3000);
-	TH_LOG("%.1f %% of %d CPUs, throttled %ld times", got, self->nr,
-	       cg_stat(self->a, "nr_throttled"));
-	EXPECT_LT(0, cg_stat(self->a, "nr_throttled"));
-	EXPECT_GT(20, got);
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 10));
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
-}
-
-/* A gang in an idle group gives way as others do. */
-TEST_F_TIMEOUT(gang, idle_group, 300)
-{
-	double got;
-
-	REQUIRE_CPUS(2);
-	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
-	ASSERT_EQ(0, cg_write(self->a, "cpu.idle", "1"));
-	ASSERT_EQ(0, hogs_in(self, 0, self->a));
-	ASSERT_EQ(0, hogs_in(self, 1, self->h));
-	hogs_use(self, 300);
-	got = share(self, 2000);
-	TH_LOG("%.1f %%", got);
-	EXPECT_GT(5, got);
-	EXPECT_EQ(0, cg_stat(self->a, "gang_slots_led"));
-}
-
 /* Busy loops that may run on all CPUs of the test */
 static int spin_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid, int nr)
 {
@@ -748,43 +711,6 @@ static int spin_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid, int 
 		}
 	}
 	return 0;
-}
-
-static bool one_each(FIXTURE_DATA(gang) *self, const pid_t *pid)
-{
-	cpu_set_t seen;
-
-	CPU_ZERO(&seen);
-	for (int i = 0; i < self->nr; i++)
-		CPU_SET(task_cpu(pid[i]), &seen);
-	return CPU_EQUAL(&seen, &self->cpus);
-}
-
-/*
- *	a	gang, as many members as CPUs, free to move
- *	h	a busy loop on each CPU
- *
- * One member comes to each CPU, although all have as much to do, and stays there.
- */
-TEST_F_TIMEOUT(gang, placement, 300)
-{
-	pid_t pid[MAX_GANG] = { };
-	uint64_t end;
-	int seen = 0, alone = 0;
-
-	REQUIRE_CPUS(2);
-	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
-	ASSERT_EQ(0, hogs_in(self, 1, self->h));
-	ASSERT_EQ(0, spin_start(self, self->a, pid, self->nr));
-	EXPECT_TRUE(WAIT_FOR(one_each(self, pid)));
-	for (end = task_cpu_ns(pid[0]) + 500000000ULL; task_cpu_ns(pid[0]) < end; seen++) {
-		alone += one_each(self, pid);
-		usleep(10000);
-	}
-	TH_LOG("one member on each CPU in %d of %d looks", alone, seen);
-	EXPECT_LT(seen * 3 / 4, alone);
-	for (int i = 0; i < self->nr; i++)
-		task_kill(pid[i]);
 }
 
 /* CPUs go off and on under a gang, its leaders' among them. */
@@ -822,6 +748,80 @@ TEST_F_TIMEOUT(gang, hotplug, 300)
 		task_kill(pid[0][j]);
 		task_kill(pid[1][j]);
 	}
+}
+
+/* A throttled gang keeps to its limit, and the others get the rest. */
+TEST_F_TIMEOUT(gang, throttled, 300)
+{
+	double got;
+
+	REQUIRE_CPUS(2);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.max", "50000 500000"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	hogs_use(self, 300);
+	got = share(self, 3000);
+	TH_LOG("%.1f %% of %d CPUs, throttled %ld times", got, self->nr,
+	       cg_stat(self->a, "nr_throttled"));
+	EXPECT_LT(0, cg_stat(self->a, "nr_throttled"));
+	EXPECT_GT(20, got);
+	EXPECT_TRUE(all_get_on(&self->hogs[0], 10));
+	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+}
+
+/* A gang in an idle group gives way as others do. */
+TEST_F_TIMEOUT(gang, idle_group, 300)
+{
+	double got;
+
+	REQUIRE_CPUS(2);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.idle", "1"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	hogs_use(self, 300);
+	got = share(self, 2000);
+	TH_LOG("%.1f %%", got);
+	EXPECT_GT(5, got);
+	EXPECT_EQ(0, cg_stat(self->a, "gang_slots_led"));
+}
+
+static bool one_each(FIXTURE_DATA(gang) *self, const pid_t *pid)
+{
+	cpu_set_t seen;
+
+	CPU_ZERO(&seen);
+	for (int i = 0; i < self->nr; i++)
+		CPU_SET(task_cpu(pid[i]), &seen);
+	return CPU_EQUAL(&seen, &self->cpus);
+}
+
+/*
+ *	a	gang, as many members as CPUs, free to move
+ *	h	a busy loop on each CPU
+ *
+ * One member comes to each CPU, although all have as much to do, and stays there.
+ */
+TEST_F_TIMEOUT(gang, placement, 300)
+{
+	pid_t pid[MAX_GANG] = { };
+	uint64_t end;
+	int seen = 0, alone = 0;
+
+	REQUIRE_CPUS(2);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	ASSERT_EQ(0, spin_start(self, self->a, pid, self->nr));
+	EXPECT_TRUE(WAIT_FOR(one_each(self, pid)));
+	for (end = task_cpu_ns(pid[0]) + 500000000ULL; task_cpu_ns(pid[0]) < end; seen++) {
+		alone += one_each(self, pid);
+		usleep(10000);
+	}
+	TH_LOG("one member on each CPU in %d of %d looks", alone, seen);
+	EXPECT_LT(seen * 3 / 4, alone);
+	for (int i = 0; i < self->nr; i++)
+		task_kill(pid[i]);
 }
 
 /* Groups are removed, stop and change their scope in the middle of slots. */
