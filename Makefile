@@ -49,7 +49,7 @@ lab-shell: setup-lab ## a console in a modelled machine (TOPO=, COST=)
 lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=)
 	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION)
 
-bench: setup-bench ## run a suite (SUITE=hint|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= CONFIGS= SAMPLES=)
+bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= CONFIGS= SAMPLES=)
 	@$(PYTHON) $(BENCH)
 
 deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (an hour or more)

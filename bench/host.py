@@ -186,7 +186,8 @@ class HostRunner:
         if kernel or append:
             raise Fail("WHERE=host measures the kernel that runs; it boots none")
         if missing := missing_programs(programs, self.path):
-            raise Fail(f"not installed here: {', '.join(missing)}; as root: apt-get install rt-tests dbench")
+            raise Fail(f"not installed here: {', '.join(missing)}; as root: apt-get install rt-tests dbench; "
+                       "for the suites headroom and gang also stress-ng fio sysbench linux-perf")
         if absent := [name for name in extra or {} if not Path(name).exists()]:
             raise Fail(f"not here: {', '.join(absent)}")
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:

@@ -102,6 +102,227 @@ def stream(output: str) -> Values:
     return {kernel: _number(functions.get(kernel) or {}, "best_mb_s") for kernel in ("copy", "scale", "add", "triad")}
 
 
+# ---------------------------------------------------------------- headroom
+
+# A demand is kept where no more than this is missing: idle time is told in hundredths of a second.
+REACHED_POINTS = 2.0
+
+
+def _objects(output: str) -> dict[str, dict[str, Any]]:
+    """All lines of JSON in the output, by the benchmark that they say they are of."""
+    found = {}
+    for line in output.splitlines():
+        if line.startswith('{"benchmark":'):
+            value = json.loads(line)
+            if value["benchmark"] in found:
+                raise Unreadable(f"two results of {value['benchmark']}")
+            found[value["benchmark"]] = value
+    return found
+
+
+def _observed(found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    if not (seen := found.get("observe")):
+        raise Unreadable("nothing from 'observe' in the output")
+    return seen
+
+
+def _asked(output: str) -> tuple[float, float, int]:
+    """What the case asks to be idle, in percent, how long it warmed up, and how many side jobs it has started."""
+    match = _only(rf"^demand {NUMBER} warm {NUMBER} side jobs ([0-9]+)$", output, "line 'demand'")
+    return float(match[1]), float(match[2]), int(match[3])
+
+
+def _mean(values: list[float]) -> float:
+    if not values:
+        raise Unreadable("no step of the observer is in the measured time")
+    return sum(values) / len(values)
+
+
+def _sides(seen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: group for name, group in seen["groups"].items() if name.startswith("side")}
+
+
+def _machine(output: str, warm: float | None = None, until: float = math.inf) -> Values:
+    """Idle time and side work, after the warm-up. A side job that used nothing has not run, which is an error."""
+    seen = _observed(_objects(output))
+    demand, told, jobs = _asked(output)
+    ran = sum(1 for group in _sides(seen).values() if any(group["usage"]))
+    if ran != jobs:
+        raise Unreadable(f"{ran} of {jobs} side jobs did something")
+    steps = [at for at, time in enumerate(seen["at_s"]) if (told if warm is None else warm) < time <= until]
+    idle = _mean([seen["idle"][at] for at in steps])
+    values: Values = {"idle": idle}
+    sides = _sides(seen)
+    usage = [sum(group["usage"][at] for group in sides.values()) for at in steps]
+    if any(usage):
+        side = _mean(usage)
+        # What everybody else leaves it; idle time beyond the demand is lost, idle time short of it was taken.
+        left = side + idle - demand
+        values |= {"idle_error": abs(idle - demand), "side": side,
+                   "side_least": min(_mean(usage[at:at + 2]) for at in range(max(len(usage) - 1, 1)))}
+        if left > 0:
+            values["side_part"] = 100 * side / left
+    return values
+
+
+def _latencies(found: Mapping[str, Any]) -> Values:
+    return {name: _number(found, name) for name in ("p50", "p99", "p999")}
+
+
+def headroom_requests(output: str) -> Values:
+    """bench/workloads/serve and observe: latencies and rate after the warm-up, and what the machine did."""
+    if not (served := _objects(output).get("serve")):
+        raise Unreadable("nothing from 'serve' in the output")
+    return {**_latencies(served["latency_us"]), "rps": _number(served["latency_us"], "rps"), **_machine(output)}
+
+
+def headroom_share(output: str) -> Values:
+    """Likewise, and by how much at most the groups sideWEIGHT are off what their weights say, after the warm-up."""
+    seen, (_, warm, _) = _observed(_objects(output)), _asked(output)
+    steps = [at for at, time in enumerate(seen["at_s"]) if time > warm]
+    used = {int(name.removeprefix("side")): sum(group["usage"][at] for at in steps)
+            for name, group in _sides(seen).items()}
+    values = headroom_requests(output)
+    if total := sum(used.values()):
+        share = total / sum(used)
+        values["share_error"] = max(abs(100 * (time / weight / share - 1)) for weight, time in used.items())
+    return values
+
+
+def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[float], bool]) -> float:
+    """Milliseconds from the begin of a stage until idle time is so, in two steps on end; all of it where it never is.
+
+    Of each step counts the mean with the one before, both in the stage: within a period, side work comes and goes.
+    """
+    times = [0.0, *seen["at_s"]]
+    steps = [at for at in range(len(times) - 1) if times[at] > begin - 0.01 and times[at + 1] <= end + 0.01]
+    smooth = [(times[at + 1], (seen["idle"][before] + seen["idle"][at]) / 2) for before, at in zip(steps, steps[1:])]
+    for (time, idle), (_, following) in zip(smooth, smooth[1:]):
+        if reached(idle) and reached(following):
+            return float(1000 * (time - begin))
+    return 1000 * (end - begin)
+
+
+def headroom_step(output: str) -> Values:
+    """The three stages of a step: how long until the demand is kept, and until the side job has its share back.
+
+    A time as long as the stage says that it did not happen in it. Without a side job there is none to have it back.
+    """
+    found = _objects(output)
+    if not (served := found.get("serve")) or len(served["stages"]) != 3:
+        raise Unreadable("no three stages from 'serve' in the output")
+    seen, (demand, _, _) = _observed(found), _asked(output)
+    _, high, back = served["stages"]
+
+    def kept(idle: float) -> bool:
+        return idle >= demand - REACHED_POINTS
+
+    def used(idle: float) -> bool:
+        return idle <= demand + REACHED_POINTS
+
+    values = {"reaction": _first(seen, high["begin_s"], high["end_s"], kept), "high_p99":
+              _number(high["latency_us"], "p99"), **_machine(output),
+              "high_idle": _machine(output, high["begin_s"] + 0.3, high["end_s"])["idle"]}
+    if "side" in values:
+        values["return"] = _first(seen, back["begin_s"], back["end_s"], used)
+    return values
+
+
+def headroom_series(output: str) -> dict[str, Any]:
+    """What a picture over time shows: idle, the side's use and budget, and the p99 of requests, in steps."""
+    found = _objects(output)
+    seen, served = _observed(found), found["serve"]
+    sides = list(_sides(seen).values())
+    budgets = [group["budget_us"] for group in sides if "budget_us" in group]
+    period = 1000.0 * seen["cpus"]
+    return {"at_s": seen["at_s"], "idle": seen["idle"], "demand": _asked(output)[0],
+            "side": [sum(group["usage"][at] for group in sides) for at in range(len(seen["at_s"]))],
+            "budget": [None if None in values else sum(values) / period for values in zip(*budgets)],
+            "interval_s": served["interval_s"], "p99_us": served["p99_us"],
+            "stages": [[stage["begin_s"], stage["percent"]] for stage in served["stages"]]}
+
+
+def headroom_timers(output: str) -> Values:
+    """cyclictest's histogram, of all threads together, and what the machine did."""
+    counts: dict[int, int] = {}
+    for match in re.finditer(r"^([0-9]{6})((?:[ \t]+[0-9]{6,})+)$", output, re.MULTILINE):
+        counts[int(match[1])] = sum(int(count) for count in match[2].split())
+    total = sum(counts.values())
+    overflows = sum(int(count) for line in re.findall(r"^# Histogram Overflows: ([0-9 ]+)$", output, re.MULTILINE)
+                    for count in line.split())
+    if not total:
+        raise Unreadable("no histogram in the output")
+    values = _machine(output)
+    for name, part in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
+        seen, rank = 0, math.ceil(part * (total + overflows))
+        if rank > total:
+            raise Unreadable(f"{overflows} latencies are beyond the histogram")
+        for value in sorted(counts):
+            seen += counts[value]
+            if seen >= rank:
+                values[name] = float(value)
+                break
+    return values
+
+
+def headroom_disk(output: str) -> Values:
+    """fio's JSON: completion latencies and rate of reads, and what the machine did."""
+    if not (jobs := _json_object(output).get("jobs")):
+        raise Unreadable("no jobs in fio's output")
+    percentiles = jobs[0]["read"]["clat_ns"].get("percentile") or {}
+    values = {name: _number(percentiles, key) / 1e3 for name, key in
+              (("p50", "50.000000"), ("p99", "99.000000"), ("p999", "99.900000"))}
+    return {**values, "iops": _number(jobs[0]["read"], "iops"), **_machine(output)}
+
+
+# -------------------------------------------------------------------- gang
+
+def _gangs(output: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
+    """The results of the gangs, of the sleeper beside them, and of the observer."""
+    found = [json.loads(line) for line in output.splitlines() if line.startswith('{"benchmark":')]
+    gangs = [result for result in found if result["benchmark"] in ("ompbarrier", "spin") and result.get("name")]
+    sleepers = [result for result in found if result.get("kind") == "sleeper"]
+    seen = [result for result in found if result["benchmark"] == "observe"]
+    if not gangs or len(sleepers) != 1 or len(seen) != 1:
+        raise Unreadable(f"{len(gangs)} gangs, {len(sleepers)} sleepers and {len(seen)} observers in the output")
+    return gangs, sleepers[0], seen[0]
+
+
+def gang(output: str) -> Values:
+    """bench/workloads/ompbarrier or spin for each gang, spin's sleeper, and what observe saw of them."""
+    gangs, sleeper, seen = _gangs(output)
+    groups = {name: group for name, group in seen["groups"].items() if name.startswith("gang") or name == "hogs"}
+    expected = [name for name in groups if name != "hogs"]
+    if sorted(result["name"] for result in gangs) != sorted(expected):
+        raise Unreadable(f"gangs {', '.join(sorted(expected))} ran, of which {len(gangs)} have a result")
+    seconds = _number(seen, "seconds")
+    values = {"rate": sum(_number(result, "rate") for result in gangs), "late_p99": _number(
+        sleeper.get("late_us") or {}, "p99"), "switches": seen["switches"] / seconds, "ipis": seen["ipis"] / seconds}
+    used = [_number(group, "cpu_s") for group in groups.values()]
+    if "hogs" in groups and not groups["hogs"]["cpu_s"]:
+        raise Unreadable("the busy loops did not run")
+    if len(used) > 1 and sum(used) > 0:
+        values["share_error"] = max(abs(100 * (time * len(used) / sum(used) - 1)) for time in used)
+    shares = [share for share in (seen.get("corun") or {}).values() if share is not None]
+    if len(shares) == len(expected):
+        values["corun"] = 100 * sum(shares) / len(shares)
+    return values
+
+
+def gang_series(output: str) -> dict[str, Any]:
+    """What a picture of a trace shows: who had which CPU from when to when, and when a slot began."""
+    _, _, seen = _gangs(output)
+    return {"cpus": seen["cpus"], "stretches": seen.get("stretches", []), "leads_us": seen.get("leads_us", [])}
+
+
+def with_switches(parse: Parser) -> Parser:
+    """A benchmark's values, and the context switches that the shell counted over it."""
+    def both(output: str) -> Values:
+        told = _only(r"^switches ([0-9]+) in ([0-9]+) ms$", output, "line 'switches'")
+        return {**parse(output), "switches": 1000 * int(told[1]) / max(int(told[2]), 1)}
+    return both
+
+
 def perf_sched(output: str) -> Values:
     """perf bench sched messaging and pipe, in the default or the simple format."""
     if match := re.search(rf"^ +Total time: {NUMBER} \[sec\]$", output, re.MULTILINE):

@@ -25,13 +25,17 @@ if str(ROOT / "scripts") not in sys.path:
 
 from common import Fail, replace_file, run_main  # noqa: E402
 from results import Results, TopologyView, gain, read_results  # noqa: E402
-from suite import BASELINE, HINT, ORACLE, PROFILE, SEED, Metric, Suite, load_suite  # noqa: E402
+from suite import (BASELINE, HINT, ORACLE, OURS, PROFILE, SEED, TODAY, Metric, Suite,  # noqa: E402
+                   load_suite)
 
 SPDX = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
 LIMIT = 60 * 1024
 # Okabe and Ito's palette, which is told apart with any kind of colour vision, from its darkest on; markers help.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
+# What each panel shows, and those of its kinds without which there is none.
+PANELS = (("hints", (BASELINE, HINT, SEED, ORACLE), (HINT,)), ("profiles", (BASELINE, PROFILE, ORACLE), (PROFILE,)),
+          ("today", (BASELINE, TODAY), (TODAY,)), ("ours", (BASELINE, SEED, OURS), (OURS,)))
 # A loss beyond this makes the percentages of everything else unreadable.
 DWARFING_PERCENT = 150.0
 # Values whose extremes differ by more get a logarithmic axis.
@@ -96,7 +100,7 @@ def compose(view: TopologyView, bench_name: str) -> Picture | None:
     metric = bench.metric(view.metrics(bench_name)[0])
     kinds = {c.name: c.kind for c in suite.configurations} | {ORACLE: ORACLE}
     present = [name for name in kinds if any(key[0] == bench_name and key[2] == name for key in view.rows)]
-    drawn = [name for name in present if kinds[name] in (BASELINE, HINT, PROFILE, SEED, ORACLE)]
+    drawn = [name for name in present if any(kinds[name] in shown for _, shown, _ in PANELS)]
     percents = {name: points_of(view, bench_name, name, metric, True) for name in drawn}
     values = {name: points_of(view, bench_name, name, metric, False) for name in drawn}
     percent = bool(percents.get(suite.baseline.name)) and not any(
@@ -107,11 +111,12 @@ def compose(view: TopologyView, bench_name: str) -> Picture | None:
         return None
     logarithmic = not percent and min(heights) > 0 and max(heights) / min(heights) > DWARFING_RATIO
     panels = []
-    for title, shown in (("hints", (BASELINE, HINT, SEED, ORACLE)), ("profiles", (BASELINE, PROFILE, ORACLE))):
+    for title, shown, own in PANELS:
         names = [name for name in drawn if kinds[name] in shown]
-        if not any(kinds[name] in (HINT, PROFILE) for name in names):
+        coloured = [name for name in names if kinds[name] in own]
+        # Of a single load, the tables say all.
+        if not coloured or (own[0] in (TODAY, OURS) and len(view.loads(bench_name)) < 2):
             continue
-        coloured = [name for name in names if kinds[name] in (HINT, PROFILE)]
         panels.append(Panel(title, tuple(
             Line(name, chosen[name], style_of(kinds[name], coloured.index(name) if name in coloured else 0))
             for name in names)))
@@ -133,13 +138,27 @@ def matplotlib_modules() -> tuple[ModuleType, ModuleType]:
                    "as root: apt-get install --no-install-recommends python3-matplotlib") from error
 
 
+def style(matplotlib: ModuleType, name: str) -> Any:
+    """How everything looks; `name` makes what has to be unique in a file the same each time."""
+    return matplotlib.rc_context({
+        **matplotlib.rcParamsDefault, "svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"], "font.size": 9.0, "axes.spines.top": False, "axes.spines.right": False,
+        "path.simplify": False})
+
+
+def svg_of(figure: Any) -> bytes:
+    """The file, without its time and place; a third of its size are digits that nobody sees, and indentation."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    declaration, newline, rest = stream.getvalue().decode().partition("\n")
+    rest = "\n".join(line.strip() for line in re.sub(r"(\d\.\d\d)\d+", r"\1", rest).splitlines())
+    return f"{declaration}{newline}{SPDX}{rest}\n".encode()
+
+
 def draw(picture: Picture) -> bytes:
     """The SVG file: text stays text, and nothing in it depends on when or where it was made."""
     matplotlib, figure_module = matplotlib_modules()
-    settings = {"svg.fonttype": "none", "svg.hashsalt": picture.name, "font.family": "sans-serif",
-                "font.sans-serif": ["DejaVu Sans"], "font.size": 9.0, "axes.spines.top": False,
-                "axes.spines.right": False, "path.simplify": False}
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **settings}):
+    with style(matplotlib, picture.name):
         figure = figure_module.Figure(figsize=(4.6 * len(picture.panels), 4.6), layout="constrained")
         figure.suptitle(picture.title, fontsize=10.5)
         axes = figure.subplots(1, len(picture.panels), sharey=True, squeeze=False)[0]
@@ -163,28 +182,30 @@ def draw(picture: Picture) -> bytes:
                 axis.set_ylim(bottom=0)
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=8)
         axes[0].set_ylabel(picture.y_label)
-        stream = io.BytesIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    # A third of the size are digits that nobody sees, and indentation.
-    declaration, newline, rest = stream.getvalue().decode().partition("\n")
-    rest = "\n".join(line.strip() for line in re.sub(r"(\d\.\d\d)\d+", r"\1", rest).splitlines())
-    return f"{declaration}{newline}{SPDX}{rest}\n".encode()
+        return svg_of(figure)
 
 
 def write_all(results: Results, suite: Suite, directory: Path) -> list[Path]:
-    """Draw all pictures of the results; returns their files."""
+    """Draw all pictures of the results, those over time as well; returns their files."""
     written = []
+
+    def write(name: str, content: bytes, limit: int = LIMIT) -> None:
+        if len(content) > limit:
+            raise Fail(f"{name}.svg would have {len(content)} bytes; {limit} are allowed")
+        path = directory / f"{name}.svg"
+        replace_file(path, content)
+        written.append(path)
+
     for topology in results.environment["topologies"]:
         view = TopologyView(results, suite, topology)
         for bench in view.benches():
             if not (picture := compose(view, bench)):
                 continue
-            content = draw(picture)
-            if len(content) > LIMIT:
-                raise Fail(f"{picture.name}.svg would have {len(content)} bytes; {LIMIT} are allowed")
-            path = directory / f"{picture.name}.svg"
-            replace_file(path, content)
-            written.append(path)
+            write(picture.name, draw(picture))
+    if results.series:
+        timeline = importlib.import_module("timeline")
+        for moving in timeline.compose_all(results, suite):
+            write(moving.name, timeline.draw(moving), timeline.LIMIT)
     return written
 
 

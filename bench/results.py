@@ -77,7 +77,11 @@ class Failure:
 
 @dataclass
 class Results:
-    """A results file. `expected` has [bench, topology, config, load] of everything that was asked for."""
+    """A results file. `expected` has [bench, topology, config, load] of everything that was asked for.
+
+    `skipped` names what the kernel or the machine does not have, with the reason; `series` what pictures over time
+    are drawn from. Both are optional in a file.
+    """
 
     suite: str
     environment: dict[str, Any]
@@ -86,11 +90,15 @@ class Results:
     counters: list[dict[str, Any]] = field(default_factory=list)
     expected: list[list[Any]] = field(default_factory=list)
     complete: bool = False
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    series: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "suite": self.suite, "complete": self.complete, "environment": self.environment,
                 "rows": [row.to_json() for row in self.rows], "failures": [asdict(f) for f in self.failures],
-                "counters": self.counters, "expected": self.expected}
+                "counters": self.counters, "expected": self.expected,
+                **({"skipped": self.skipped} if self.skipped else {}),
+                **({"series": self.series} if self.series else {})}
 
     def missing(self) -> list[str]:
         """What was asked for and has no row, or one with fewer samples than it should have."""
@@ -99,6 +107,8 @@ class Results:
         for row in self.rows:
             place = (row.bench, row.topology, row.config, row.load)
             had[place] = min(len(row.samples), had.get(place, wanted))
+        for entry in self.skipped:
+            had[entry["bench"], entry["topology"], entry["config"], entry["load"]] = wanted
         return [f"{bench}/{load} {config} on {topology}: {had.get((bench, topology, config, load), 0)} of "
                 f"{wanted} samples" for bench, topology, config, load in self.expected
                 if had.get((bench, topology, config, load), 0) < wanted]
@@ -159,6 +169,11 @@ class TopologyView:
 
     def configurations(self, *kinds: str) -> list[str]:
         return [c.name for c in self.suite.configurations if not kinds or c.kind in kinds]
+
+    def value(self, bench: str, config: str, load: int, metric: str) -> float | None:
+        """The median; None where it was not measured."""
+        row = self.row(bench, config, load, metric)
+        return row.median if row else None
 
     def gain(self, bench: str, config: str, load: int, metric: str) -> float | None:
         """Percent better than the baseline; None where one of the two was not measured."""
@@ -225,7 +240,12 @@ def parse(data: Any, where: str) -> Results:
         failures = [Failure(**failure) for failure in data["failures"]]
     except TypeError as error:
         raise Fail(f"{where}: a failure with wrong keys: {error}") from error
-    return Results(data["suite"], environment, rows, failures, data["counters"], data["expected"], data["complete"])
+    for name in ("skipped", "series"):
+        found = data.get(name, [])
+        check(isinstance(found, list) and all(isinstance(entry, dict) and {"bench", "topology", "config", "load"} <=
+                                              entry.keys() for entry in found), where, f"'{name}' is no list of cases")
+    return Results(data["suite"], environment, rows, failures, data["counters"], data["expected"], data["complete"],
+                   data.get("skipped", []), data.get("series", []))
 
 
 def read_results(path: Path) -> Results:
@@ -274,6 +294,8 @@ def merge(parts: Sequence[Results]) -> Results:
         merged.failures += part.failures
         merged.counters += part.counters
         merged.expected += part.expected
+        merged.skipped += part.skipped
+        merged.series += part.series
     environment["remarks"].append("merged from runs of " + " and ".join(part.environment["date"] for part in parts))
     return merged
 
@@ -283,6 +305,8 @@ def describe(results: Results) -> list[str]:
     missing = results.missing()
     lines = [f"suite {results.suite}: {len(results.rows)} rows, {environment['date']}, kernel {environment['kernel']}, "
              f"{environment['where']}, {environment['form']}{'' if results.complete else ', NOT COMPLETE'}"]
+    lines += [f"skipped {bench}/{config} on {topology}: {reason}" for bench, config, topology, reason in dict.fromkeys(
+        (s["bench"], s["config"], s["topology"], s["reason"]) for s in results.skipped)]
     lines += [f"FAILED {f.bench}/{f.load} {f.config} on {f.topology}, sample {f.sample + 1}: {f.reason}"
               for f in results.failures]
     return lines + [f"MISSING {text}" for text in missing] + [f"remark: {text}" for text in environment["remarks"]]

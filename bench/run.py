@@ -65,7 +65,7 @@ class Runner(Protocol):
     """Runs a shell script on a machine; bench/lab/lab.py has one, bench/host.py another."""
 
     def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path],
-                 timeout: int, on_line: Callable[[str], None]) -> RunResult: ...
+                 timeout: int, on_line: Callable[[str], None], append: str = "") -> RunResult: ...
 
 
 def lab_runner() -> Runner:
@@ -78,8 +78,10 @@ def lab_runner() -> Runner:
     streams = "on_line" in inspect.signature(lab.run_script).parameters
 
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
-                   on_line: Callable[[str], None]) -> RunResult:
+                   on_line: Callable[[str], None], append: str = "") -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
+        if append:
+            arguments["append"] = append
         result: RunResult = lab.run_script(topology, script, programs, extra=extra, timeout=timeout, **arguments)
         if not streams:
             for line in result.output.splitlines():
@@ -97,7 +99,8 @@ def build_own_programs(programs: Sequence[str], out: Path) -> Path:
         if source.is_file():
             if not shutil.which("gcc"):
                 raise Fail(f"gcc is missing, which compiles {name}; as root: apt-get install gcc libc6-dev")
-            capture(["gcc", "-O2", "-Wall", "-Wextra", "-pthread", "-o", out / name, source, "-lm"])
+            openmp = ["-fopenmp"] if b"#pragma omp" in source.read_bytes() else []
+            capture(["gcc", "-O2", "-Wall", "-Wextra", "-pthread", *openmp, "-o", out / name, source, "-lm"])
     return out
 
 
@@ -121,6 +124,10 @@ def read_hooks(kver: str) -> tuple[list[str], str]:
             tested.read_text(encoding="utf-8").strip() if tested.is_file() else "")
 
 
+def place_of(case: Case) -> dict[str, Any]:
+    return {"bench": case.bench, "topology": case.topology, "config": case.config, "load": case.load}
+
+
 class Run:
     """A suite being run: what has been measured so far, and where it goes."""
 
@@ -130,6 +137,7 @@ class Run:
         self.chunks = plan(suite, selection)
         self.values: dict[Key, list[tuple[int, float]]] = {}
         self.counters: dict[tuple[str, str, str, int], dict[str, int]] = {}
+        self.counted: list[tuple[int, Case, dict[str, float]]] = []
         self.last_reason, self.troubled = "", False
         self.count, self.total = 0, sum(len(chunk.cases) for chunk in self.chunks)
         self.expected = list(dict.fromkeys((case.bench, case.topology, case.config, case.load)
@@ -171,9 +179,14 @@ class Run:
         self.count += 1
         case, bench = outcome.case, self.suite.bench(outcome.case.bench)
         problem, values = outcome.problem, {}
+        if outcome.skipped:
+            self.skip(case, outcome.skipped)
+            return
         if not problem:
             try:
                 values = bench.parse(outcome.output)
+                if bench.series:
+                    self.results.series.append(place_of(case) | {"sample": case.sample, **bench.series(outcome.output)})
             except (Unreadable, ValueError, LookupError, TypeError) as error:
                 tail = " / ".join(outcome.output.strip().splitlines()[-3:])
                 problem = f"output not understood: {error}: {tail or 'no output'}"
@@ -183,21 +196,44 @@ class Run:
         if problem:
             self.fail(case, problem)
             return
-        for metric in bench.metrics:
-            if metric.name in values:
-                key = (case.bench, case.topology, case.config, case.load, metric.name)
-                self.values.setdefault(key, []).append((case.sample, values[metric.name]))
+        self.take_values(case, values)
+        if outcome.counted is not None and bench.derive:
+            self.counted.append((outcome.counted, case, values))
         total = self.counters.setdefault((case.bench, case.topology, case.config, case.load), {})
         for name, value in outcome.counters.items():
             total[name] = total.get(name, 0) + value
         if outcome.effective and ":unavailable" in outcome.effective:
             self.remark(f"{case.config} on {case.topology}: {outcome.effective}")
 
+    def take_values(self, case: Case, values: Mapping[str, float]) -> None:
+        for metric in self.suite.bench(case.bench).metrics:
+            if metric.name in values:
+                key = (case.bench, case.topology, case.config, case.load, metric.name)
+                self.values.setdefault(key, []).append((case.sample, values[metric.name]))
+
+    def skip(self, case: Case, reason: str) -> None:
+        """What this kernel or machine does not have is neither measured nor a failure, and is said."""
+        entry = place_of(case) | {"reason": reason}
+        if entry not in self.results.skipped:
+            self.results.skipped.append(entry)
+
+    def take_counts(self, records: Any, environment: Mapping[str, Any]) -> None:
+        """The lab's counts come with the end of the machine: two records for each case, in the order of the cases."""
+        if not self.counted:
+            return
+        marks = [record for record in records or () if record.get("at") == "mark"]
+        for number, case, values in self.counted:
+            if 2 * number + 1 < len(marks) and (derive := self.suite.bench(case.bench).derive):
+                before, after = marks[2 * number], marks[2 * number + 1]
+                grown = {key: after[key] - before[key] for key in ("kernel", "user", "busy_ns")}
+                self.take_values(case, derive(values, grown, environment.get("costs", {})))
+        self.counted = []
+
     def run_chunk(self, chunk: Chunk, number: int) -> None:
         """One boot of the machine, or one script on this one."""
         print(f"  [{number}/{len(self.chunks)}] {chunk.layout.name}: {len(chunk.cases)} runs, "
               f"{', '.join(dict.fromkeys(case.bench for case in chunk.cases))}", flush=True)
-        self.last_reason = ""
+        self.last_reason, self.counted = "", []
         nonce = secrets.token_hex(8)
         reader = Reader(self.suite, chunk, nonce, self.finished, self.started)
         benches = [self.suite.bench(name) for name in dict.fromkeys(case.bench for case in chunk.cases)]
@@ -205,7 +241,9 @@ class Run:
         extra = {name: path for bench in benches for name, path in bench.files.items()}
         try:
             result = self.runner(chunk.layout.name, script(self.suite, chunk, self.selection.form, nonce), programs,
-                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed)
+                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed,
+                                 **({"append": self.suite.append} if self.suite.append and not self.selection.host
+                                    else {}))
         except Fail as failure:
             # One that did not even start will not start the next time either.
             if not reader.kernel:
@@ -220,6 +258,7 @@ class Run:
             last = "".join([f": {line}" for line in reader.other if line.strip()][-1:])
             self.trouble(reader, f"the script ended early, status {result.status}{last}")
         reader.close("")
+        self.take_counts(result.counters, result.environment)
         self.take_environment(chunk.layout.name, reader.kernel, result.environment)
 
     def trouble(self, reader: Reader, reason: str) -> None:

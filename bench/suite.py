@@ -8,12 +8,13 @@ the blocks that one script runs, in one boot of the machine.
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +26,10 @@ from common import Fail  # noqa: E402
 from parsers import Parser  # noqa: E402
 
 HIGHER, LOWER = "higher", "lower"
-# The kinds of configuration. ORACLE is not run: it is the best of the baseline and the pinnings, found afterwards.
+# The kinds of configuration. TODAY is what an operator can do without this project, OURS what this project adds. ORACLE
+# is not run: it is the best of the baseline and the pinnings, found afterwards.
 BASELINE, HINT, PROFILE, PINNED, SEED, ORACLE = "baseline", "hint", "profile", "pinned", "seed", "oracle"
+TODAY, OURS = "today", "ours"
 FULL, QUICK, HOST = "full", "quick", "host"
 
 # Millions of instructions that the lab gets through in a second of real time on two CPUs. Only to estimate by.
@@ -39,7 +42,10 @@ CHUNK_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class Metric:
-    """One number that a benchmark gives; `shown` in tables, `optional` where not every form of it gives the number."""
+    """One number that a benchmark gives; `shown` in tables, `optional` where not every form of it gives the number.
+
+    Where not `compared`, a table has the number alone: the baseline has none, or a percentage of it says nothing.
+    """
 
     name: str
     unit: str
@@ -47,6 +53,7 @@ class Metric:
     title: str
     shown: bool = True
     optional: bool = False
+    compared: bool = True
 
     def __post_init__(self) -> None:
         assert self.better in (HIGHER, LOWER), self.better
@@ -59,6 +66,10 @@ class Bench:
     `work` gives for each form (full, quick, host) the loads and how much to do at each: in whatever unit the command
     takes. `effort` estimates millions of guest instructions from load and work. `limit` is in seconds of the machine.
     `quick_configurations` restricts the quick form. The first metric is the one that pictures show.
+
+    A benchmark with `groups` gets these below the case's own (see GROUPS); it then starts outside of all of them, and
+    puts its parts into them with `join`. `series` reads from its output what a picture over time needs, and `counted`
+    asks for the lab's counts before and after it, from which and from its values `derive` makes further ones.
     """
 
     name: str
@@ -74,6 +85,11 @@ class Bench:
     files: Mapping[str, Path] = field(default_factory=dict)
     host_command: str = ""
     quick_configurations: tuple[str, ...] = ()
+    configurations: tuple[str, ...] = ()
+    groups: Callable[[int], tuple[str, ...]] | None = None
+    series: Callable[[str], dict[str, Any]] | None = None
+    counted: bool = False
+    derive: Callable[[Mapping[str, float], Mapping[str, float], Mapping[str, float]], Mapping[str, float]] | None = None
 
     def loads(self, form: str) -> list[int]:
         return sorted(self.work[form])
@@ -103,8 +119,28 @@ class Switch:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A file of one of a benchmark's groups, and what is written to it: a text, or one that depends on the case.
+
+    `group` is a pattern: `gang*` stands for all groups whose names begin so. None as a value leaves the file alone.
+    """
+
+    group: str
+    file: str
+    value: str | Callable[[str, int, Layout], str | None]
+
+    def value_for(self, group: str, load: int, layout: Layout) -> str | None:
+        return self.value if isinstance(self.value, str) else self.value(group, load, layout)
+
+
+@dataclass(frozen=True)
 class Configuration:
-    """What the group is told before the benchmark starts in it; `block` is the table that shows it."""
+    """What the group is told before the benchmark starts in it; `block` is the table that shows it.
+
+    `settings` are for benchmarks with groups, `variables` for the shell of their commands. `needs` are files without
+    which the configuration does not exist on this kernel: files of a group by their name, others by their path. It is
+    then skipped, which the results say, and never measured as something else.
+    """
 
     name: str
     kind: str
@@ -112,10 +148,16 @@ class Configuration:
     hint: str = ""
     pin: str = ""
     switches: tuple[Switch, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    smt_only: bool = False
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "kind": self.kind, "hint": self.hint, "pin": self.pin,
-                "switches": [[switch.path, switch.on] for switch in self.switches]}
+                "switches": [[switch.path, switch.on] for switch in self.switches],
+                "settings": [[s.group, s.file, s.value if isinstance(s.value, str) else "by load and machine"]
+                             for s in self.settings], "variables": dict(self.variables), "needs": list(self.needs)}
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
@@ -165,6 +207,10 @@ class Layout:
         """Does a node have several last-level caches?"""
         return len(self.llcs) > len(self.nodes)
 
+    @property
+    def smt(self) -> bool:
+        return any(len(core) > 1 for core in self.cores)
+
     def pinnings(self) -> dict[str, frozenset[int]]:
         """The sets of CPUs that somebody who pins would try, without those that come to the same on this machine."""
         def first_of(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
@@ -195,12 +241,15 @@ LAYOUTS = {
 
 
 def layout_of(name: str) -> Layout:
-    """A machine of the lab: by its name, or by its size as NODESxLLCSxCORESxTHREADS[:COSTS]."""
-    if name in LAYOUTS:
-        return LAYOUTS[name]
-    if match := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)x([12])(?::\w+)?", name):
-        return Layout.regular(name, *map(int, match.groups()))
-    raise Fail(f"TOPO={name} is neither {' nor '.join(LAYOUTS)} nor NODESxLLCSxCORESxTHREADS, such as 4x2x8x2")
+    """A machine of the lab: by its name, or by its size as NODESxLLCSxCORESxTHREADS[:COSTS]; @N is slow motion."""
+    machine, at, factor = name.partition("@")
+    if not at or (factor.isdigit() and int(factor)):
+        if machine in LAYOUTS:
+            return replace(LAYOUTS[machine], name=name)
+        if match := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)x([12])(?::\w+)?", machine):
+            return Layout.regular(name, *map(int, match.groups()))
+    raise Fail(f"TOPO={name} is neither {' nor '.join(LAYOUTS)} nor NODESxLLCSxCORESxTHREADS, such as 4x2x8x2, "
+               "nor one of these with @N behind it")
 
 
 class View(Protocol):
@@ -210,6 +259,7 @@ class View(Protocol):
     def configurations(self, *kinds: str) -> list[str]: ...
     def gain(self, bench: str, config: str, load: int, metric: str) -> float | None: ...
     def distance(self, bench: str, load: int, metric: str) -> tuple[float, str, str] | None: ...
+    def value(self, bench: str, config: str, load: int, metric: str) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -246,6 +296,7 @@ class Suite:
     quick_topologies: tuple[str, ...] = ()
     quick_configurations: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
+    append: str = ""  # kernel parameters, in the lab
 
     def bench(self, name: str) -> Bench:
         for bench in self.benches:
@@ -340,7 +391,10 @@ class Selection:
         pins = layout.pinnings()
         return [configuration for configuration in suite.configurations
                 if configuration.kind == BASELINE
-                or ((not wanted or configuration.name in wanted or (configuration.kind == PINNED and ORACLE in wanted))
+                or ((not bench.configurations or configuration.name in bench.configurations)
+                    and (not wanted or configuration.name in wanted
+                         or (configuration.kind == PINNED and ORACLE in wanted))
+                    and (not configuration.smt_only or layout.smt)
                     and (not configuration.pin or configuration.pin in pins))]
 
     def sample_count(self, suite: Suite) -> int:
@@ -404,7 +458,7 @@ leave() {
 	[ -d "$group" ] || return 0
 	echo 1 > "$group/cgroup.kill"
 	tries=0
-	until rmdir "$group" 2>/dev/null; do
+	until { rmdir "$group"/*/ || :; rmdir "$group"; } 2>/dev/null; do
 		tries=$((tries + 1))
 		[ $tries -le 50 ] || { say fail "$id" "cannot remove $group"; return 1; }
 		sleep 0.1
@@ -421,6 +475,48 @@ enter() {
 	return 1
 }
 
+# need FILE WHY: without the file the configuration does not exist here.
+need() {
+	[ -e "$1" ] && return 0
+	say skip "$id" "$2"
+	return 1
+}
+
+# split NAME...: groups below the group, with both controllers.
+split() {
+	put "$group/cgroup.subtree_control" "+cpu +cpuset" || return 1
+	for name; do
+		mkdir "$group/$name" || { say fail "$id" "cannot make $group/$name"; return 1; }
+	done
+}
+
+# The growth that a case's groups have seen, of all of them together.
+stats() {
+	for file in "$group/cpu.stat" "$group"/*/cpu.stat; do
+		[ -e "$file" ] || continue
+		while read -r key value; do
+			case $key in hint_*|gang_*|headroom_*) [ "$value" = 0 ] || say stat "$id" "$key" "$value" ;; esac
+		done < "$file"
+	done
+}
+
+# measure_groups SECONDS COMMAND: the command starts outside of the groups.
+measure_groups() {
+	say begin "$id"
+	timeout -k 5 "$1" sh -c "group=$group
+$2" < /dev/null
+	say end "$id" $?
+	stats
+}
+
+# counted COMMAND...: with the lab's counts before and after it.
+counted() {
+	lab-mark count 2> /dev/null
+	"$@"
+	lab-mark count 2> /dev/null
+	say counted "$id"
+}
+
 # measure SECONDS COMMAND: the command runs in the group from its first instruction on.
 measure() {
 	[ ! -e "$group/cpu.hint.effective" ] || say effective "$id" "$(cat "$group/cpu.hint.effective")"
@@ -429,11 +525,12 @@ measure() {
 	timeout -k 5 "$1" sh -c "echo \$\$ > $group/cgroup.procs || exit 125
 $2" < /dev/null
 	say end "$id" $?
-	while read -r key value; do
-		case $key in hint_*) [ "$value" = 0 ] || say stat "$id" "$key" "$value" ;; esac
-	done < "$group/cpu.stat"
+	stats
 }
 
+# What one case leaves for the next ones of this script.
+rm -rf /tmp/bench.kept
+mkdir -p /tmp/bench.kept
 say kernel "$(uname -r)"
 ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null || :
 id=-
@@ -451,8 +548,21 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
         settings.append(("$group/cpuset.cpus", cpu_list(layout.pinnings()[configuration.pin])))
     if configuration.hint:
         settings.append(("$group/cpu.hint", configuration.hint))
-    steps = [f"enter {case.number}", *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
-             f"measure {bench.limit} {shlex.quote(bench.shell(case.load, form))}"]
+    groups = bench.groups(case.load) if bench.groups else ()
+    for setting in configuration.settings:
+        for group in fnmatch.filter(groups, setting.group):
+            if (value := setting.value_for(group, case.load, layout)) is not None:
+                settings.append((f"$group/{group}/{setting.file}", value))
+    needs = [f'need "{name if name.startswith("/") else f"$group/{name}"}" '
+             f'{shlex.quote(f"this kernel has no {name}")}' for name in configuration.needs]
+    run = [f"split {' '.join(groups)}"] if groups else []
+    command = "".join(f"{key}={shlex.quote(value)}\n" for key, value in
+                      {"load": str(case.load), "cpus": str(len(layout.cpus)), **configuration.variables}.items())
+    command = (command if groups else "") + bench.shell(case.load, form)
+    measure = f"measure{'_groups' if groups else ''} {bench.limit} {shlex.quote(command)}"
+    steps = [f"enter {case.number}", *run, *needs,
+             *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
+             f"counted {measure}" if bench.counted else measure]
     lines = [f"# {case.id}", " &&\n\t".join(steps)]
     lines += [f"[ ! -e {switch.path} ] || put {switch.path} {shlex.quote(switch.off)}"
               for switch in configuration.switches]
@@ -476,6 +586,8 @@ class Outcome:
     effective: str | None = None
     cpus: str | None = None
     counters: dict[str, int] = field(default_factory=dict)
+    skipped: str = ""
+    counted: int | None = None
 
 
 class Reader:
@@ -493,6 +605,7 @@ class Reader:
         self.other: list[str] = []
         self.kernel = ""
         self.done = False
+        self.counts = 0
 
     def feed(self, line: str) -> None:
         line = line.rstrip("\r\n")
@@ -506,9 +619,11 @@ class Reader:
         elif word == "done":
             self.flush()
             self.done = True
-        elif self.ended and word in ("stat", "fail") and number == str(self.ended.case.number):
+        elif self.ended and word in ("stat", "fail", "counted") and number == str(self.ended.case.number):
             if word == "stat":
                 self._stat(self.ended, rest)
+            elif word == "counted":
+                self.ended.counted, self.counts = self.counts, self.counts + 1
             else:
                 self.ended.problem = self.ended.problem or rest
         elif number.isdigit() and (outcome := self.waiting.get(int(number))):
@@ -519,7 +634,7 @@ class Reader:
     @staticmethod
     def _stat(outcome: Outcome, rest: str) -> None:
         key, _, value = rest.partition(" ")
-        outcome.counters[key] = int(value)
+        outcome.counters[key] = outcome.counters.get(key, 0) + int(value)
 
     def _case(self, outcome: Outcome, word: str, rest: str) -> None:
         self.flush()
@@ -534,8 +649,11 @@ class Reader:
             outcome.output = "\n".join(self.lines).strip("\n") + "\n"
             outcome.status = int(rest)
             self.running, self.lines, self.ended = None, [], self.waiting.pop(outcome.case.number)
-        elif word == "fail":
-            outcome.problem = rest
+        elif word in ("fail", "skip"):
+            if word == "skip":
+                outcome.skipped = rest
+            else:
+                outcome.problem = rest
             self.running, self.lines, self.ended = None, [], self.waiting.pop(outcome.case.number)
 
     def flush(self) -> None:
@@ -547,6 +665,8 @@ class Reader:
 
     def _misled(self, outcome: Outcome) -> str:
         """Did the group have the settings that the case is about?"""
+        if outcome.skipped:
+            return ""
         configuration = self.suite.configuration(outcome.case.config)
         if configuration.hint and outcome.effective in (None, "", "none"):
             return f"cpu.hint '{configuration.hint}' is not in force: cpu.hint.effective is '{outcome.effective}'"

@@ -20,7 +20,7 @@ if str(ROOT / "scripts") not in sys.path:
 
 from common import Fail, run_main  # noqa: E402
 from results import Results, Row, TopologyView, describe, gain, read_results  # noqa: E402
-from suite import ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
+from suite import HINT, ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
 
 CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare "
           "configurations with each other, not with another machine.")
@@ -40,10 +40,13 @@ def percentage(value: float, sign: str = "") -> str:
     return f"{round(value, 2) + 0.0:{sign}.2f} pct"
 
 
-def cell(row: Row | None, base: Row | None, *, mark: bool = False, asked: bool = True) -> str:
+def cell(row: Row | None, base: Row | None, *, mark: bool = False, asked: bool = True, skipped: bool = False,
+         compared: bool = True) -> str:
     """A value and by how many percent it is better than the baseline; what was not asked for is not missing."""
     if not row:
-        return "missing" if asked else "-"
+        return "skipped" if skipped else "missing" if asked and compared else "-"
+    if not compared:
+        return number(row.median)
     percent = gain(row.median, base.median, row.better) if base else None
     text = "no baseline" if percent is None else percentage(percent)
     return f"{number(row.median)} ({text})" + (f" {row.source}" if mark and row.source else "")
@@ -76,6 +79,8 @@ def metric_tables(view: TopologyView, bench_name: str, metric: Metric) -> list[s
     asked = {(entry[2], entry[3]) for entry in view.results.expected
              if entry[0] == bench_name and entry[1] == view.topology}
     present = {config for config, _ in asked} | {key[2] for key in view.rows if key[0] == bench_name}
+    skipped = {(entry["config"], entry["load"]) for entry in view.results.skipped
+               if entry["bench"] == bench_name and entry["topology"] == view.topology}
     baseline = suite.baseline.name
     better = f"{metric.better} is better"
     lines = [f"{bench_name} on {view.topology}: {metric.title} ({metric.unit}, {better})"]
@@ -88,9 +93,10 @@ def metric_tables(view: TopologyView, bench_name: str, metric: Metric) -> list[s
             rows = []
             for amount in loads:
                 base = view.row(bench_name, baseline, amount, metric.name)
-                rows.append([f"{amount}:", cell(base, base), *(
+                rows.append([f"{amount}:", cell(base, base, compared=metric.compared), *(
                     cell(view.row(bench_name, c.name, amount, metric.name), base, mark=True,
-                         asked=(c.name, amount) in asked) for c in part)])
+                         asked=(c.name, amount) in asked, skipped=(c.name, amount) in skipped,
+                         compared=metric.compared) for c in part)])
             lines += ["", f"{title}" if not first else f"{title}, continued", "",
                       *("  " + line for line in grid([f"#{bench.load}:", baseline, *(c.name for c in part)], rows))]
     return lines + [""]
@@ -133,8 +139,10 @@ def figure_lines(view: TopologyView, description: dict[str, object]) -> list[str
     widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
     table = ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip()
              for line in [header, *rows]]
-    return [f"Figures to reach on {view.topology}, in percent better than {view.suite.baseline.name}", "", *table, "",
-            *details, ""]
+    # Where hints are judged, all figures are percentages; elsewhere each says what it is.
+    judged = f", in percent better than {view.suite.baseline.name}" if any(
+        c.kind == HINT for c in view.suite.configurations) else ""
+    return [f"Figures to reach on {view.topology}{judged}", "", *table, "", *details, ""]
 
 
 def header_lines(results: Results) -> list[str]:

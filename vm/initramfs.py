@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import foreign
@@ -75,14 +76,14 @@ def run_list(path: Path) -> dict[str, int]:
     return limits
 
 
-def compile_static(target: Target, sources: list[Path], output: Path) -> None:
+def compile_static(target: Target, sources: list[Path], output: Path, flags: Sequence[str] = ()) -> None:
     """One static program out of a few C files, when it is older than any of them or than a header beside them."""
     inputs = [p for source in sources for p in (source, *source.parent.glob("*.h"))]
     if output.is_file() and all(p.stat().st_mtime <= output.stat().st_mtime for p in inputs):
         return
     output.parent.mkdir(parents=True, exist_ok=True)
-    run_logged([f"{target.cross_compile}gcc", "-static", "-O2", "-Wall", "-Wextra", "-pthread", "-o", output,
-                *sources, "-lm"],
+    run_logged([f"{target.cross_compile}gcc", "-static", "-O2", "-Wall", "-Wextra", "-pthread", *flags, "-o",
+                output, *sources, "-lm"],
                target.build / target.arch / f"{output.name}.log", f"compiling {output.name}")
 
 

@@ -44,6 +44,7 @@ PLUGIN = ROOT / "bench/lab/plugin"
 OWN_PROGRAMS = ("bench/workloads", "bench/lab/guest")
 TOPOLOGIES = {"zen": Topology(2, 2, 4, 2), "xeon": Topology(2, 1, 8, 2)}
 MAX_CPUS = 128
+MAX_SLOWNESS = 1000
 MEMORY = 2048  # MiB
 QUANTUM_NS = 250
 RAM_BASE = 0x40000000
@@ -119,8 +120,26 @@ def read_costs(name: str, changes: Sequence[str] = ()) -> dict[str, float]:
     return costs
 
 
+def slow_motion(costs: Mapping[str, float], factor: int) -> dict[str, float]:
+    """The costs of the same machine with everything it does so many times slower: times grow, rates shrink.
+
+    The kernel's own times (ticks, slices, periods) stay, so that a second of them costs so many times fewer
+    instructions. Sizes and shares stay as well.
+    """
+    longer, rates = {*PICOSECONDS.values(), "instruction_ps"}, {*BANDWIDTHS.values(), "clock_ghz"}
+    return {key: value * factor if key in longer else value / factor if key in rates else value
+            for key, value in costs.items()}
+
+
 def machine_of(name: str, changes: Sequence[str] = (), **settings: Any) -> Machine:
-    """A machine by its name, or by its size as NODESxLLCSxCORESxTHREADS[:COSTS]."""
+    """A machine by its name, or by its size as NODESxLLCSxCORESxTHREADS[:COSTS]; with @N, in slow motion N times."""
+    base, at, factor = name.partition("@")
+    if at:
+        if not factor.isdigit() or not 1 <= int(factor) <= MAX_SLOWNESS:
+            raise Fail(f"TOPO={name}: slow motion is @1 to @{MAX_SLOWNESS}")
+        machine = machine_of(base, changes, **settings)
+        return dataclasses.replace(machine, name=name, costs=slow_motion(machine.costs, int(factor)),
+                                   quantum_ns=machine.quantum_ns * int(factor))
     if name in TOPOLOGIES:
         return Machine(name, TOPOLOGIES[name], read_costs(name, changes), **settings)
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)(?::(\w+))?", name)
@@ -167,7 +186,8 @@ def own_program(target: Target, name: str) -> Path | None:
         source = ROOT / directory / f"{name}.c"
         if source.is_file():
             output = target.build / target.arch / "workloads" / name
-            initramfs.compile_static(target, [source], output)
+            openmp = b"#pragma omp" in source.read_bytes()
+            initramfs.compile_static(target, [source], output, ["-fopenmp"] if openmp else [])
             return output
     return None
 
@@ -349,7 +369,8 @@ def wrong_llcs(report: ktap.Report, topology: Topology) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topology", default="zen", help="zen, xeon or NODESxLLCSxCORESxTHREADS[:COSTS]")
+    parser.add_argument("--topology", default="zen",
+                        help="zen, xeon or NODESxLLCSxCORESxTHREADS[:COSTS]; @N behind it: slow motion")
     parser.add_argument("--cost", action="append", default=[], metavar="KEY=VALUE", help="change a cost")
     parser.add_argument("--no-cache-model", action="store_true", help="instructions alone take time")
     parser.add_argument("--quantum", type=int, default=QUANTUM_NS, metavar="NS", help="step of virtual time")

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm", "bench/lab")]
 
@@ -30,6 +31,8 @@ from common import Fail, Target, run_main  # noqa: E402
 from ktap import FAILED, PASSED, Test  # noqa: E402
 
 LIMIT = 0.05
+# Of the count of busy CPUs: the shell starts programs, and threads, in the same time.
+BUSY_LIMIT, BUSY_SLEEP, BUSY_INSTRUCTIONS = 0.1, 0.2, 200_000_000
 LINE = 64
 LINES = 2048  # of a probe of single lines; a fraction of any private cache
 ROUNDS = 32
@@ -262,9 +265,32 @@ def rows_of(machine: lab.Machine) -> list[Row]:
     return rows
 
 
+def busy_cpus(machine: lab.Machine) -> list[int]:
+    topology = machine.topology
+    return [0, topology.threads] if topology.cpus > topology.threads else [0]
+
+
+def busy_test(machine: lab.Machine, counters: Sequence[Mapping[str, Any]]) -> Test:
+    """Of CPUs that sleep, none is counted as busy; of those that compute, each is."""
+    name, marks = f"{machine.name}: busy time", [record for record in counters if record.get("at") == "mark"]
+    if len(marks) != 3:
+        return Test(name, FAILED, f"{len(marks)} records of the counts, not 3")
+    asleep, awake = ((after["busy_ns"] - before["busy_ns"]) / (after["time_ns"] - before["time_ns"])
+                     for before, after in zip(marks, marks[1:], strict=False))
+    wanted = len(busy_cpus(machine))
+    good = asleep <= BUSY_LIMIT and abs(awake / wanted - 1) <= BUSY_LIMIT
+    return Test(name, PASSED if good else FAILED, "" if good else
+                f"{asleep:.2f} CPUs while all sleep, {awake:.2f} while {wanted} compute")
+
+
 def script_of(machine: lab.Machine, rows: Sequence[Row]) -> str:
-    """The machine's script; the probes know their rows by number."""
-    lines = []
+    """The machine's script; the probes know their rows by number.
+
+    At its begin, three records of the counts: around a sleep, and around two cores (or the only one) that compute.
+    """
+    lines = ["lab-mark count", f"sleep {BUSY_SLEEP}", "lab-mark count",
+             f"lab-probe spin busy {BUSY_INSTRUCTIONS} {' '.join(map(str, busy_cpus(machine)))} || exit 1",
+             "lab-mark count"]
     for i, row in enumerate(rows):
         probe, _, arguments = row.command.partition(" ")
         lines.append(f"lab-probe {probe} {i} {arguments} || exit 1")
@@ -340,7 +366,7 @@ def check_topology(name: str, kernel: Path | None = None) -> list[Test]:
         raise Fail(f"lab-check {name}: the script ended with status {result.status}:\n{result.output[-1000:]}")
     lines, tests = judge(machine, rows, parse(result.output, rows))
     print("\n".join([f"{name}, {result.seconds:.0f} s", *lines, *stream_report(result.output)]), flush=True)
-    return tests
+    return [*tests, busy_test(machine, result.counters)]
 
 
 @contextmanager

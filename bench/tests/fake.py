@@ -45,10 +45,10 @@ SMALL = Suite(
 
 
 def results(medians: Mapping[str, Mapping[int, float]], bench: str = "hackbench", topology: str = "zen",
-            of: Suite = SMALL, samples: int = 1) -> Results:
-    """Results with these medians by configuration and load, for the first metric of a benchmark."""
-    metric = of.bench(bench).metrics[0]
-    rows = [row_of((bench, topology, config, load, metric.name), metric.unit, metric.better, [value] * samples)
+            of: Suite = SMALL, samples: int = 1, metric: str = "") -> Results:
+    """Results with these medians by configuration and load, for the first or a named metric of a benchmark."""
+    metric_of = of.bench(bench).metric(metric) if metric else of.bench(bench).metrics[0]
+    rows = [row_of((bench, topology, config, load, metric_of.name), metric_of.unit, metric_of.better, [value] * samples)
             for config, values in medians.items() for load, value in values.items()]
     environment = {
         "date": "2024-02-29T12:00:00+00:00", "where": "lab", "form": FULL, "quick": False, "samples": samples,
@@ -72,7 +72,7 @@ class Cgroups:
         self.functions = ""
         # As the kernel would: the group's files appear with it. What is written to a setting comes into force at once.
         self.program("mkdir", f"""/bin/mkdir "$1" && cd "$1" || exit
-touch cgroup.procs cgroup.kill cpu.hint cpuset.cpus
+touch cgroup.procs cgroup.kill cgroup.subtree_control cpu.hint cpu.weight cpuset.cpus
 ln -s cpu.hint cpu.hint.effective
 ln -s cpuset.cpus cpuset.cpus.effective
 printf 'usage_usec 5\\nhint_wake_followed 7\\nhint_wake_full 0\\n' > cpu.stat

@@ -257,5 +257,58 @@ class Details(unittest.TestCase):
         self.assertEqual(json.loads(json.dumps(run.scrub({"a": (1, 2)}))), {"a": [1, 2]})
 
 
+class Accounts(unittest.TestCase):
+    """What a run makes of cases that were skipped, of series, and of the lab's counts."""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(directory.cleanup)
+        bench = dataclasses.replace(
+            SMALL.bench("hackbench"), metrics=(*SMALL.bench("hackbench").metrics,
+                                               suite.Metric("ipc", "1", suite.HIGHER, "ipc", optional=True)),
+            derive=lambda values, grown, costs: {"ipc": grown["user"] * costs["clock_ghz"] / values["time"]},
+            series=lambda output: {"length": len(output)})
+        self.suite = dataclasses.replace(SMALL, benches=(bench,), samples={suite.FULL: 1})
+        self.run = run.Run(self.suite, suite.Selection(topologies=("zen",), configs=("both",)), mock.Mock(),
+                           Path(directory.name) / "small.json", command="make bench")
+        self.cases = {case.config: case for case in self.run.chunks[0].cases if case.load == 1}
+
+    def finish(self, config: str, **more: Any) -> None:
+        self.run.finished(suite.Outcome(self.cases[config], output="Time: 2.000\n", status=0, **more))
+
+    def rows(self) -> dict[tuple[str, str], float]:
+        self.run.write(complete=True)
+        found = results.read_results(self.run.path)
+        return {(row.config, row.metric): row.median for row in found.rows}
+
+    def test_skipped(self) -> None:
+        """It has no row, is not missing, and the file says why."""
+        with mock.patch.object(results, "load_suite", lambda name: self.suite):
+            self.run.finished(suite.Outcome(self.cases["both"], skipped="this kernel has no cpu.gang"))
+            self.finish("none")
+            self.assertEqual(self.rows(), {("none", "time"): 2.0})
+        found = results.read_results(self.run.path)
+        self.assertEqual(found.failures, [])
+        self.assertEqual([text for text in found.missing() if "hackbench/1" in text], [])
+        self.assertIn("skipped hackbench/both on zen: this kernel has no cpu.gang", results.describe(found))
+        self.assertEqual(found.series, [{"bench": "hackbench", "topology": "zen", "config": "none", "load": 1,
+                                         "sample": 0, "length": 12}])
+
+    def test_counts(self) -> None:
+        """The records come in the order of the cases, two for each; without any, nothing is derived."""
+        self.finish("none", counted=0)
+        self.finish("both", counted=1)
+        record = {"at": "mark", "kernel": 0, "busy_ns": 0}
+        marks = [{**record, "user": user} for user in (100, 104, 200, 210)]
+        self.run.take_counts([*marks, {**record, "at": "exit", "user": 999}], {"costs": {"clock_ghz": 3.0}})
+        self.assertEqual({key: value for key, value in self.rows().items() if key[1] == "ipc"},
+                         {("none", "ipc"): 6.0, ("both", "ipc"): 15.0})
+
+    def test_no_counts(self) -> None:
+        self.finish("none", counted=0)
+        self.run.take_counts({}, {})
+        self.assertNotIn(("none", "ipc"), self.rows())
+
+
 if __name__ == "__main__":
     unittest.main()

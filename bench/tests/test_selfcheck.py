@@ -106,6 +106,16 @@ class TestResults(unittest.TestCase):
         self.assertIn("lab-probe spin 0 1 0 ", script)
         self.assertIn("stream -t 16 ", script)
 
+    def test_busy(self) -> None:
+        """Two CPUs of zen compute, after all have slept."""
+        def marks(*busy: int) -> list[dict[str, object]]:
+            return [{"at": "mark", "time_ns": 1000 * i, "busy_ns": value} for i, value in enumerate(busy)]
+
+        self.assertEqual(selfcheck.busy_cpus(self.machine), [0, 2])
+        for busy, status in (((0, 10, 2000), PASSED), ((0, 200, 2200), FAILED), ((0, 10, 1010), FAILED)):
+            self.assertEqual(selfcheck.busy_test(self.machine, marks(*busy)).status, status, busy)
+        self.assertEqual(selfcheck.busy_test(self.machine, marks(0, 10)).status, FAILED)
+
     def test_stream_report(self) -> None:
         text = 'STREAM 2\n{"benchmark":"stream","functions":{"copy":{"best_mb_s":2500.0,"avg_s":1}}}\n'
         self.assertEqual(selfcheck.stream_report(text), ["STREAM,   2 threads, GB/s: copy 2.5"])

@@ -56,7 +56,10 @@ class Layouts(unittest.TestCase):
     def test_by_size(self) -> None:
         self.assertEqual(len(suite.layout_of("4x2x8x2:xeon").cpus), 128)
         self.assertEqual(len(suite.layout_of("2x1x3x1").llcs), 2)
-        for name in ("zem", "2x2", "0x1x1x1", "1x1x1x3", "2x2x4x2:"):
+        slow = suite.layout_of("1x1x4x2@20")
+        self.assertEqual((slow.name, len(slow.cpus), slow.smt), ("1x1x4x2@20", 8, True))
+        self.assertFalse(suite.layout_of("1x1x4x1").smt)
+        for name in ("zem", "2x2", "zem@20", "zen@", "zen@x", "0x1x1x1", "1x1x1x3", "2x2x4x2:"):
             self.assertRaisesRegex(Fail, f"TOPO={name} is neither zen nor xeon", suite.layout_of, name)
 
 
@@ -202,6 +205,58 @@ class Scripts(unittest.TestCase):
         bench = dataclasses.replace(SMALL.bench("hackbench"), command="exec /bin/sleep 30", limit=1)
         found = self.outcomes(chunk_of("none"), of=dataclasses.replace(SMALL, benches=(bench,)))
         self.assertEqual(found["none"].problem, "not finished after 1 s: no output")
+
+
+class Groups(Scripts):
+    """Benchmarks with groups of their own, below the case's."""
+
+    def suite_of(self, *settings: suite.Setting, needs: tuple[str, ...] = (), **more: object) -> suite.Suite:
+        bench = dataclasses.replace(
+            SMALL.bench("hackbench"), groups=lambda load: ("main", *(f"side{n}" for n in range(load))),
+            command="cat $group/*/cpu.weight; echo $color $load $cpus", **more)
+        both = dataclasses.replace(SMALL.configuration("both"), hint="", settings=settings, needs=needs,
+                                   variables={"color": "it's"})
+        return dataclasses.replace(SMALL, benches=(bench,), configurations=(*(
+            c for c in SMALL.configurations if c.name != "both"), both))
+
+    def test_settings(self) -> None:
+        """By pattern, by load and machine, and where there is nothing to be set."""
+        def weight(group: str, load: int, layout: Layout) -> str | None:
+            return None if group == "side0" else f"{group} {load} {len(layout.cpus)}"
+
+        of = self.suite_of(suite.Setting("main", "cpu.weight", "7"), suite.Setting("side*", "cpu.weight", weight))
+        for shell in fake.shells():
+            found = self.outcomes(chunk_of("none", "both", load=2), of=of, shell=shell)
+            self.assertEqual((found["both"].problem, found["both"].output),
+                             ("", "7\nside1 2 32\nit's 2 32\n"), shell)
+            self.assertEqual(found["none"].output, "2 32\n")
+
+    def test_counters_are_those_of_all_groups(self) -> None:
+        found = self.outcomes(chunk_of("both", load=2), of=self.suite_of())
+        self.assertEqual(found["both"].counters, {"hint_wake_followed": 28})
+
+    def test_what_the_kernel_lacks_is_skipped(self) -> None:
+        """It is neither measured nor a failure; and what is there is measured."""
+        of = self.suite_of(suite.Setting("main", "cpu.headroom", "20"), needs=("main/cpu.headroom",))
+        for shell in fake.shells():
+            found = self.outcomes(chunk_of("both", "none"), of=of, shell=shell)
+            self.assertEqual((found["both"].skipped, found["both"].problem, found["both"].output),
+                             ("this kernel has no main/cpu.headroom", "", ""), shell)
+            self.assertEqual((found["none"].skipped, found["none"].problem), ("", ""))
+        of = self.suite_of(suite.Setting("main", "cpu.weight", "7"), needs=("main/cpu.weight", "/dev/null"))
+        self.assertEqual(self.outcomes(chunk_of("both"), of=of)["both"].skipped, "")
+
+    def test_setting_of_a_file_that_nobody_needed(self) -> None:
+        """A file that is missing, although nobody said that it may be, is a failure."""
+        found = self.outcomes(chunk_of("both"), of=self.suite_of(suite.Setting("main", "cpu.headroom", "20")))
+        self.assertIn("main/cpu.headroom: no such file", found["both"].problem)
+
+    def test_counts_before_and_after(self) -> None:
+        """Numbered in the order of the cases that were counted: one that was skipped has none."""
+        of = self.suite_of(needs=("main/cpu.headroom",), counted=True)
+        for shell in fake.shells():
+            found = self.outcomes(chunk_of("none", "both", "llc"), of=of, shell=shell)
+            self.assertEqual([found[name].counted for name in ("none", "both", "llc")], [0, None, 1], shell)
 
 
 class Readers(unittest.TestCase):

@@ -48,6 +48,13 @@ class Cells(unittest.TestCase):
         found = fake.results({"both": {1: 100.0}})
         self.assertEqual(table.cell(found.rows[0], None), "100.00 (no baseline)")
         self.assertEqual(table.cell(None, found.rows[0]), "missing")
+        self.assertEqual(table.cell(None, None, skipped=True), "skipped")
+
+    def test_not_compared(self) -> None:
+        """The number alone; the baseline may have none, which is nothing to miss."""
+        found = fake.results({"none": {1: 100.0}, "both": {1: 60.0}})
+        self.assertEqual(table.cell(found.rows[1], found.rows[0], compared=False), "60.00")
+        self.assertEqual(table.cell(None, None, compared=False), "-")
 
 
 class Tables(unittest.TestCase):
@@ -66,6 +73,14 @@ class Tables(unittest.TestCase):
             text = "\n".join(table.metric_tables(view, "hackbench", SMALL.bench("hackbench").metrics[0]))
         self.assertIn("Combinations, continued", text)
         self.assertRegex(text, r"(?m)^ +1: +37.00 \(0.00 pct\) +missing$")
+
+    def test_skipped(self) -> None:
+        self.results.expected.append(["hackbench", "zen", "seed1", 1])
+        self.results.skipped.append({"bench": "hackbench", "topology": "zen", "config": "seed1", "load": 1,
+                                     "reason": "this kernel has no cpu.hint"})
+        text = table.console(self.results, SMALL)
+        self.assertRegex(text, r"(?m)^ +1: .* skipped$")
+        self.assertIn("skipped hackbench/seed1 on zen: this kernel has no cpu.hint\n", text)
 
     def test_console(self) -> None:
         self.results.expected.append(["hackbench", "zen", "background", 1])

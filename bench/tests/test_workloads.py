@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from collections.abc import Callable
 from pathlib import Path
@@ -364,6 +365,311 @@ class Stream(Workload):
 
     def test_unwritable(self) -> None:
         self.check_unwritable("-n", "100", "-t", "1")
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Serve(Workload):
+    name = "serve"
+    SMALL = ("--units", "1", "--lines", "4", "--footprint", "16", "--pairs", "2")
+
+    def serve(self, *arguments: str, capacity: int = 2000) -> dict:
+        return self.run_json("--capacity", str(capacity), *self.SMALL, *arguments)
+
+    def test_json(self) -> None:
+        result = self.serve("--load", "20:0.2,60:0.1", "--interval", "0.05", "--warmup", "0.05", "--seed", "7")
+        self.assertEqual(result["benchmark"], "serve")
+        self.assertEqual([(stage["percent"], stage["begin_s"], stage["end_s"]) for stage in result["stages"]],
+                         [(20, 0, 0.2), (60, 0.2, 0.3)])
+        self.assertEqual(len(result["p99_us"]), 6)
+        self.assertEqual(result["parameters"], {
+            "load": "20:0.2,60:0.1", "capacity": 2000, "pairs": 2, "units": 1, "footprint": 16, "lines": 4,
+            "warmup": 0.05, "seed": 7})
+        for values in (result["latency_us"], *(stage["latency_us"] for stage in result["stages"])):
+            order = [values[name] for name in ("p50", "p90", "p99", "p999", "max")]
+            self.assertEqual(order, sorted(order))
+            self.assertGreater(values["p50"], 0)
+
+    def test_arrivals_are_as_many_as_asked_for(self) -> None:
+        """20 % of 20,000 for a second, each time the same; of 4000, the deviation is 63."""
+        requests = [self.serve("--load", "20:1", "--units", "1", capacity=20000)["latency_us"]["requests"]
+                    for _ in range(2)]
+        self.assertEqual(requests[0], requests[1])
+        self.assertLess(abs(requests[0] - 4000), 5 * 63)
+        other = self.serve("--load", "20:1", "--seed", "2", capacity=20000)["latency_us"]["requests"]
+        self.assertNotEqual(other, requests[0])
+
+    def test_stages_have_their_own_rates(self) -> None:
+        result = self.serve("--load", "10:0.5,90:0.5,0:0.1", capacity=8000)
+        low, high, none = (stage["latency_us"]["requests"] for stage in result["stages"])
+        self.assertLess(abs(low - 400), 5 * 20)
+        self.assertLess(abs(high - 3600), 5 * 60)
+        self.assertEqual(none, 0)
+
+    def test_waiting_counts(self) -> None:
+        """More than can be served: whoever comes later has waited longer, and all are told of."""
+        result = self.run_json("--capacity", "100000", "--units", "400", "--lines", "0", "--pairs", "1", "--load",
+                               "100:0.2", "--interval", "0.1")
+        self.assertGreater(min(result["p99_us"]), 500_000)
+        self.assertGreater(result["unfinished"], 0)
+        self.assertGreater(result["latency_us"]["requests"], 15_000)
+
+    def test_calibration(self) -> None:
+        slow, fast = (int(self.run_program("--calibrate", "--units", units, "--lines", "0").stdout)
+                      for units in ("400", "20"))
+        self.assertGreater(fast, slow)
+        self.assertGreater(slow, 0)
+
+    def test_text(self) -> None:
+        text = self.run_program("--capacity", "2000", *self.SMALL, "--load", "20:0.1,0:0.1").stdout
+        self.assertRegex(text, r"\n +20\.0 +\d+ +\d+\.\d +\d")
+        self.assertRegex(text, r"\n +0\.0 +0 +0\.0 +- +- +-\n")
+
+    def test_refused(self) -> None:
+        stages = "give PERCENT:SECONDS[,PERCENT:SECONDS]..."
+        self.check_refused([
+            ([], "--capacity is missing; give what --calibrate prints"),
+            (["--capacity", "5"], f"--load is missing; {stages}"),
+            (["--capacity", "5", "--load", "20"], "--load: '20' is not PERCENT:SECONDS"),
+            (["--capacity", "5", "--load", "x:1"], "--load: 'x:1' is not PERCENT:SECONDS"),
+            (["--capacity", "5", "--load", "20:1;60:1"], "--load: '1;60:1' is no number of seconds"),
+            (["--capacity", "5", "--load", "20:0"], "--load: '0' is no number of seconds"),
+            (["--capacity", "5", "--load", ",".join(["1:1"] * 17)], "--load: more than 16 stages"),
+            (["--capacity", "5", "--load", "20:1", "--warmup", "1"], "--warmup is not shorter than the first stage"),
+            (["--capacity", "0"], "--capacity: '0' is not accepted; give requests a second from 1 to"),
+            (["--load"], f"--load: the value is missing; {stages.removesuffix('...')}"),
+        ])
+
+    def test_help(self) -> None:
+        self.check_help("--load", "PERCENT:SECONDS", "--calibrate", "--warmup", "--begin")
+
+    def test_unwritable(self) -> None:
+        self.check_unwritable("--calibrate", "--units", "1")
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Sidejob(Workload):
+    name = "sidejob"
+
+    def test_kinds(self) -> None:
+        for kind in ("compute", "build", "bursty"):
+            with self.subTest(kind):
+                result = self.run_json("--kind", kind, "--workers", "2", "--units", "40", "--memory", "64",
+                                       "--runtime", "0.3", "--period", "20")
+                self.assertEqual((result["kind"], result["workers"]), (kind, 2))
+                self.assertGreater(result["units"], 0)
+                self.assertGreaterEqual(result["seconds"], 0.3)
+
+    def test_bursts(self) -> None:
+        """In a tenth of the time, less CPU time is used than in all of it; on its own account, whatever else runs."""
+        used = []
+        for busy in ("10", "100"):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.run_json("--kind", "bursty", "--workers", "1", "--period", "100", "--busy", busy, "--runtime", "1")
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used.append(after.ru_utime - before.ru_utime)
+        self.assertLess(used[0], 0.25)
+        self.assertGreater(used[1], used[0])
+
+    def test_refused(self) -> None:
+        self.check_refused([(["--kind", "x"], "--kind: 'x' is not compute, build or bursty"),
+                            (["--busy", "0"], "--busy: '0' is not accepted; give a whole number of percent from 1")])
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Userloop(Workload):
+    name = "userloop"
+
+    def test_rule(self) -> None:
+        """It writes what its rule says, from a group of plain files and this machine's idle time."""
+        with tempfile.TemporaryDirectory() as directory:
+            group = Path(directory)
+            (group / "cpu.stat").write_text("usage_usec 1000\n", encoding="utf-8")
+            (group / "cpu.max").touch()
+            for headroom, floor, expected in (("100", "5", 5), ("0", "100", 100)):
+                self.run_program("--group", directory, "--headroom", headroom, "--floor", floor, "--interval", "0.1",
+                                 "--window", "0.1", "--period", "100000", "--runtime", "0.25")
+                quota, period = map(int, (group / "cpu.max").read_text(encoding="utf-8").split())
+                self.assertEqual(period, 100000)
+                self.assertEqual(quota, expected * (os.cpu_count() or 1) * 1000)
+
+    def test_refused(self) -> None:
+        self.check_refused([([], "--group is missing; give the directory of a cgroup"),
+                            (["--group", "/x", "--window", "1"], "--window is not 1 to 1023 intervals"),
+                            (["--headroom", "101"], "--headroom: '101' is not accepted;")])
+
+    def test_no_such_group(self) -> None:
+        result = self.run_program("--group", "/nonexistent", status=1)
+        self.assertIn("/nonexistent/cpu.stat: No such file", result.stderr)
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Spin(Workload):
+    name = "spin"
+
+    def test_kinds(self) -> None:
+        for kind in ("lock", "pipeline", "vcpu"):
+            for threads in ("2", "5"):
+                with self.subTest(kind=kind, threads=threads):
+                    result = self.run_json("--kind", kind, "-t", threads, "--units", "2", "--runtime", "0.2", "--name",
+                                           "gang0")
+                    self.assertEqual((result["kind"], result["threads"], result["name"]), (kind, int(threads), "gang0"))
+                    self.assertTrue(math.isclose(result["rate"], result["operations"] / result["seconds"],
+                                                 rel_tol=1e-3))
+
+    def test_operations(self) -> None:
+        """Two threads, which this machine can run, get something done."""
+        for kind in ("lock", "pipeline", "vcpu"):
+            self.assertGreater(self.run_json("--kind", kind, "-t", "2", "--runtime", "1")["operations"], 0, kind)
+
+    def test_begin(self) -> None:
+        """At the given moment; whoever is late fails, and measures nothing."""
+        now = time.monotonic_ns() // 1_000_000
+        self.run_json("--kind", "lock", "-t", "2", "--runtime", "0.1", "--begin", str(now + 1000))
+        self.assertGreaterEqual(time.monotonic_ns() // 1_000_000, now + 1100)
+        result = self.run_program("--kind", "lock", "--begin", str(now), status=1)
+        self.assertIn("spin: too late to begin, by ", result.stderr)
+
+    def test_sleeper(self) -> None:
+        result = self.run_json("--kind", "sleeper", "--period", "1000", "--runtime", "0.3", "--units", "1")
+        late = result["late_us"]
+        self.assertEqual(late["samples"], result["operations"])
+        self.assertLessEqual(late["samples"], 300)
+        order = [late[key] for key in ("p50", "p99", "max")]
+        self.assertEqual(order, sorted(order))
+
+    def test_refused(self) -> None:
+        self.check_refused([(["--kind", "x"], "--kind: 'x' is not lock, pipeline, vcpu or sleeper"),
+                            (["--kind", "pipeline", "-t", "1"], "--threads: a pipeline has 2 stages at least")])
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Ompbarrier(Workload):
+    name = "ompbarrier"
+
+    @classmethod
+    def build(cls, name: str, *arguments: str, compiler: str = "gcc") -> str:
+        return super().build(name, "-fopenmp", *arguments, compiler=compiler)
+
+    def test_json(self) -> None:
+        for threads in (1, 2, 5):
+            result = self.run_json("-t", str(threads), "--units", "3", "-r", "0.1", "--name", "gang3")
+            self.assertEqual((result["threads"], result["name"]), (threads, "gang3"))
+            self.assertGreater(result["operations"], 0)
+            self.assertGreaterEqual(result["seconds"], 0.1)
+
+    def test_pinned(self) -> None:
+        self.assertGreater(self.run_json("--pin", "-r", "0.1")["operations"], 0)
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Observe(Workload):
+    name = "observe"
+
+    def groups(self) -> str:
+        directory = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(directory.cleanup)
+        for name, text in (("main", "usage_usec 1000\n"), ("side", "usage_usec 5\nheadroom_capped_usec 3000\n")):
+            (Path(directory.name) / name).mkdir()
+            (Path(directory.name) / name / "cpu.stat").write_text(text, encoding="utf-8")
+        (Path(directory.name) / "side/cpu.headroom.stat").write_text(
+            "demand 30.00\nidle 27.31\nbudget_usec 350000\nperiod_usec 100000\n", encoding="utf-8")
+        return directory.name
+
+    def test_json(self) -> None:
+        result = json.loads(self.run_program("--parent", self.groups(), "--runtime", "0.3", "--interval", "0.1").stdout)
+        self.assertEqual(len(result["at_s"]), 3)
+        self.assertEqual(len(result["idle"]), 3)
+        self.assertGreaterEqual(result["seconds"], 0.3)
+        self.assertEqual(result["cpus"], len(os.sched_getaffinity(0)))
+        side = result["groups"]["side"]
+        self.assertEqual((side["budget_us"], side["demand"], side["idle"]), ([350000] * 3, [30] * 3, [27.31] * 3))
+        self.assertEqual((side["cpu_s"], side["usage"]), (0, [0, 0, 0]))
+        self.assertNotIn("budget_us", result["groups"]["main"])
+        self.assertGreater(result["switches"], 0)
+
+    def test_no_limit(self) -> None:
+        parent = self.groups()
+        (Path(parent) / "side/cpu.headroom.stat").write_text("demand 0.00\nbudget_usec max\n", encoding="utf-8")
+        result = json.loads(self.run_program("--parent", parent, "--runtime", "0.1", "--interval", "0.1").stdout)
+        self.assertEqual(result["groups"]["side"]["budget_us"], [None])
+
+    def test_now(self) -> None:
+        first, second = (int(self.run_program("--now").stdout) for _ in range(2))
+        self.assertLessEqual(first, second)
+
+    def test_trace(self) -> None:
+        """Two gangs on two CPUs: one together for 3 ms, then each alone, then the other together for 2 ms."""
+        trace = "\n".join([
+            "# entries-in-buffer/entries-written: 6/6   #P:2",
+            *(f"  x-1  [00{cpu}] d..2. {time:.6f}: sched_switch: prev_comm={before} prev_pid=1 prev_prio=120 "
+              f"prev_state=R ==> next_comm={after} next_pid=2 next_prio=120"
+              for time, cpu, before, after in (
+                  (10.000, 0, "swapper/0", "gang0"), (10.000, 1, "swapper/1", "gang0"), (10.003, 1, "gang0", "gang1"),
+                  (10.004, 0, "gang0", "gang1"), (10.006, 0, "gang1", "sh"), (10.007, 1, "gang1", "swapper/1"))), ""])
+        source = Path(self.directory.name) / "traced.c"
+        path = Path(self.directory.name) / "trace"
+        path.write_text(trace, encoding="utf-8")
+        source.write_text("""
+#define main observe_main
+#include "observe.c"
+#undef main
+int main(void)
+{
+	uint64_t any[MAX_GANGS] = { 0 }, all[MAX_GANGS] = { 0 };
+	bool complete = read_trace();
+
+	add_up(any, all, 2);
+	printf("%d %zu %llu %llu %llu %llu\\n", complete, nr_events, (unsigned long long)any[0] / 1000,
+	       (unsigned long long)all[0] / 1000, (unsigned long long)any[1] / 1000, (unsigned long long)all[1] / 1000);
+	return 0;
+}
+""".replace("\\\\n", "\\n"), encoding="utf-8")
+        program = self.build("traced", f'-DTRACING="{self.directory.name}/"', str(source))
+        complete, count, *times = map(int, self.run_program(program=program).stdout.split())
+        self.assertEqual((complete, count), (1, 6))
+        for found, expected in zip(times, (4000, 3000, 4000, 2000)):
+            self.assertLessEqual(abs(found - expected), 2)
+
+        path.write_text(trace.replace("6/6", "6/9"), encoding="utf-8")
+        self.assertEqual(self.run_program(program=program).stdout[0], "0", "what was overwritten is missed")
+
+    def test_refused(self) -> None:
+        self.check_refused([([], "--parent is missing; give the directory of a cgroup")])
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Join(Workload):
+    name = "join"
+
+    def test_group_and_command(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            procs = Path(directory) / "cgroup.procs"
+            procs.touch()
+            result = self.run_program(directory, "sh", "-c", "echo ran $1", "x", "it's")
+            self.assertEqual((result.stdout, procs.read_text(encoding="utf-8")), ("ran it's\n", "0"))
+
+    def test_errors(self) -> None:
+        self.assertIn("cgroup.procs: No such file", self.run_program("/nonexistent", "true", status=1).stderr)
+        for arguments in ([], ["/x"], ["/x", "--cookies", "true"]):
+            self.assertIn("usage:", self.run_program(*arguments, status=2).stderr)
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "cgroup.procs").touch()
+            result = self.run_program(directory, "/nonexistent", status=1)
+            self.assertIn("/nonexistent: No such file", result.stderr)
 
     def test_cross_build(self) -> None:
         self.check_cross_build()

@@ -26,7 +26,7 @@
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /**
- * struct option_spec - one option; which of the three pointers is set says its kind
+ * struct option_spec - one option; which of the four pointers is set says its kind
  * @letter:	short name, or 0
  * @name:	long name
  * @unit:	what its value is, for a message: "a number of threads"
@@ -36,6 +36,7 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
  * @flag:	set by the option, which has no value
  * @count:	gets a whole number; has the default, or 0 below @min for none
  * @seconds:	gets a decimal number; likewise
+ * @text:	gets the value as it is
  * @given:	set if the option is there, may be NULL
  */
 struct option_spec {
@@ -48,6 +49,7 @@ struct option_spec {
 	bool *flag;
 	unsigned long *count;
 	double *seconds;
+	const char **text;
 	bool *given;
 };
 
@@ -111,7 +113,9 @@ static inline void show_help(const struct program *program)
 		else
 			printf("      --%s\n", spec->name);
 		printf("        %s", spec->help);
-		if (!spec->flag)
+		if (spec->text)
+			printf(": %s", spec->unit);
+		else if (!spec->flag)
 			printf(": %s from %.15g to %.15g", spec->unit, spec->min, spec->max);
 		if (spec->count && *spec->count >= spec->min)
 			printf(" (default %lu)", *spec->count);
@@ -130,6 +134,8 @@ static inline void refuse_value(const struct program *program, const struct opti
 	char letter[] = "-x, ";
 
 	letter[1] = spec->letter;
+	if (spec->text)
+		die(program, EXIT_USAGE, "--%s: %s; give %s", spec->name, wrong, spec->unit);
 	die(program, EXIT_USAGE, "%s--%s: %s; give %s from %.15g to %.15g",
 	    spec->letter ? letter : "", spec->name, wrong, spec->unit, spec->min, spec->max);
 }
@@ -156,6 +162,10 @@ static inline void set_option(const struct program *program, const struct option
 		*spec->given = true;
 	if (spec->flag) {
 		*spec->flag = true;
+		return;
+	}
+	if (spec->text) {
+		*spec->text = text;
 		return;
 	}
 	if (!parse_number(text, spec->seconds, &value) ||

@@ -83,7 +83,7 @@ static bool kicked_by_cpu;
 static uint64_t now_ns, now_ps;			/* T; its part below a nanosecond */
 static uint64_t base_ns, deadline = NONE;
 static int wake_fd = -1;
-static struct { uint64_t steps, stalls, rounds, warps, timers; } counts;
+static struct { uint64_t steps, stalls, rounds, warps, timers, busy_ns, busy_ps; } counts;
 
 static int (*real_cond_wait)(pthread_cond_t *cond, pthread_mutex_t *mutex);
 static int (*real_cond_broadcast)(pthread_cond_t *cond);
@@ -230,6 +230,10 @@ static void advance(void)
 		now_ps %= PS_PER_NS;
 		cache_time_passed(step);
 		counts.steps++;
+		/* Who does not wait for T is halted. */
+		counts.busy_ps += waiting * step;
+		counts.busy_ns += counts.busy_ps / PS_PER_NS;
+		counts.busy_ps %= PS_PER_NS;
 		any = settle(step);
 		counts.stalls += !any;
 		if (now_ns >= deadline) {
@@ -555,6 +559,6 @@ bool clock_start(void)
 void clock_report(FILE *out)
 {
 	fprintf(out, "\"time_ns\": %lu, \"steps\": %lu, \"stalls\": %lu, \"rounds\": %lu, \"warps\": %lu, "
-		"\"timers\": %lu, \"kicks\": %lu", clock_now(), counts.steps, counts.stalls, counts.rounds, counts.warps,
-		counts.timers, kicks);
+		"\"timers\": %lu, \"kicks\": %lu, \"busy_ns\": %lu", clock_now(), counts.steps, counts.stalls,
+		counts.rounds, counts.warps, counts.timers, kicks, counts.busy_ns);
 }

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Suite `headroom`: what a service pays for batch work beside it, under everything that an operator can do about it.
+
+The machines are in slow motion (bench/lab/README.md), because what is measured takes periods of 100 ms and more: a
+second of them, all CPUs busy, would otherwise cost a quarter of an hour. bench/headroom.md says what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import parsers
+from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, QUICK, TODAY, Bench, Configuration, Figure, Layout,
+                   Metric, Setting, Suite, Verdict, View)
+
+FILE = "cpu.headroom"
+PERIOD_US = 100_000
+# What the figures and the user-space loop ask for where a configuration says nothing else, in percent.
+DEMAND = 20
+# Of the machine, which "wrong" allows beyond what is right.
+TOO_MUCH = 40
+# The main load before and after a step, and at it.
+LOW, HIGH = 20, 60
+# A demand with less to spare than this cannot be told from what the load alone leaves.
+SPARE_POINTS = 5
+WEIGHTS = {"side1": 1, "side2": 2, "side4": 4, "side8": 8}
+
+
+def quota(load: int, machine: Layout, more: int = 0) -> str:
+    """cpu.max that leaves so much idle beside this load, or some percent less."""
+    share = min(max(100 - load - DEMAND + more, 5), 100)
+    return f"{share * len(machine.cpus) * PERIOD_US // 100} {PERIOD_US}"
+
+
+def right(_group: str, load: int, machine: Layout) -> str:
+    return quota(load, machine)
+
+
+def wrong(_group: str, load: int, machine: Layout) -> str:
+    return quota(load, machine, TOO_MUCH)
+
+
+def weight_of(group: str, _load: int, _machine: Layout) -> str | None:
+    """The side groups that share have different weights, under all configurations."""
+    return str(WEIGHTS[group]) if group in WEIGHTS else None
+
+
+SHARED = (Setting("side*", "cpu.weight", weight_of),)
+
+
+def ours(percent: int, more: tuple[Setting, ...] = ()) -> Configuration:
+    name = f"headroom{percent}" + ("+idle" if more else "")
+    return Configuration(name, OURS, "Headroom" + (" and cpu.idle" if more else ""),
+                         settings=(Setting("main", FILE, str(percent)), *(more or SHARED)),
+                         variables={"demand": str(percent)}, needs=(f"main/{FILE}",))
+
+
+# The loop looks every 5 s, so it is in force 5 s after the start; what comes before is not its steady state.
+LOOP = {"loop": f"userloop --headroom {DEMAND}", "warm": "6", "low": "6", "high": "11", "back": "11"}
+SIDE_IDLE = (Setting("side*", "cpu.idle", "1"),)
+CONFIGURATIONS = (
+    Configuration("alone", BASELINE, variables={"alone": "1"}),
+    Configuration("weight", TODAY, "Weights", settings=(Setting("side", "cpu.weight", "1"), *SHARED)),
+    Configuration("idle", TODAY, "Weights", settings=SIDE_IDLE),
+    Configuration("max_right", TODAY, "Limits", settings=(Setting("side", "cpu.max", right),)),
+    Configuration("max_wrong", TODAY, "Limits", settings=(Setting("side", "cpu.max", wrong),)),
+    Configuration("userloop", TODAY, "Limits", variables=LOOP),
+    Configuration("userloop+idle", TODAY, "Limits", settings=SIDE_IDLE, variables=LOOP),
+    ours(10), ours(20), ours(30), ours(20, SIDE_IDLE), ours(30, SIDE_IDLE),
+)
+DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if configuration.kind == OURS)
+
+# Main work and observer are started first and begin together, so that the side job does not hold up their start; what
+# they do until all have settled beside each other is their warm-up.
+SCENE = """out=/tmp/bench.$$
+mkdir -p $out
+# Once for all configurations, which shall get the same requests
+calibrate() {
+	[ -s /tmp/bench.kept/capacity ] || join "$group/main" serve --calibrate > /tmp/bench.kept/capacity || exit
+	read -r capacity < /tmp/bench.kept/capacity
+}
+beside() {
+	[ -z "$alone" ] || return 0
+	for side in "$group"/side*; do
+		join "$side" "$@" > /dev/null 2>> $out/side &
+		jobs=$((jobs + 1))
+	done
+	[ -n "$loop" ] || return 0
+	$loop --group "$group/side" 2>> $out/loop &
+	looping=$!
+}
+watch() {
+	observe --parent "$group" --runtime $1 --interval 0.05 --begin $begin > $out/seen &
+	watching=$!
+}
+serving() {
+	join "$group/main" "$@" &
+	main=$!
+}
+finish() {
+	wait $main
+	status=$?
+	wait $watching || status=1
+	[ -z "$looping" ] || kill $looping || status=1
+	for side in "$group"/side*; do echo 1 > "$side/cgroup.kill"; done
+	cat $out/seen $out/side $out/loop 2>/dev/null
+	echo "demand ${demand:-DEMAND} warm $warm side jobs ${jobs:-0}"
+	rm -r $out
+	exit $status
+}
+""".replace("DEMAND", str(DEMAND))
+
+REQUESTS = SCENE + """warm=${warm:-1}
+calibrate
+begin=$(($(observe --now) + 500))
+total=$(awk "BEGIN { print $warm + {work} }")
+watch $total
+serving serve --capacity $capacity --load {load}:$total --warmup $warm --begin $begin --interval 0.05 --json
+beside SIDE
+finish
+"""
+
+STEP = SCENE + f"""warm=0.3
+calibrate
+begin=$(($(observe --now) + 500))
+stages={LOW}:${{low:-1}},{{load}}:${{high:-{{work}}}},{LOW}:${{back:-{{work}}}}
+watch $(awk "BEGIN {{ print ${{low:-1}} + ${{high:-{{work}}}} + ${{back:-{{work}}}} }}")
+serving serve --capacity $capacity --load $stages --warmup $warm --begin $begin --interval 0.05 --json
+beside sidejob --kind compute
+finish
+"""
+
+TIMERS = SCENE + """warm=${warm:-0.5}
+begin=$(($(observe --now) + 500))
+loops=$(awk "BEGIN { print int(({work} + $warm) / 0.005) }")
+watch $(awk "BEGIN { print {work} + $warm }")
+serving sh -c "sleep 0.4; exec cyclictest --quiet --policy=other --threads={load} --interval=5000 --distance=0 \
+--loops=$loops --histogram=20000"
+beside sidejob --kind compute
+finish
+"""
+
+# In the lab completions are the timer's, after the time that a fast disk takes; see APPEND.
+DISK = SCENE + """warm=${warm:-0.5}
+begin=$(($(observe --now) + 500))
+watch $(awk "BEGIN { print {work} + $warm }")
+serving fio --name=main --filename=/dev/nullb0 --rw=randread --bs=4k --ioengine=psync --direct=1 \
+--thread --numjobs={load} --rate_iops=100 --rate_process=poisson --randrepeat=1 --time_based --ramp_time=0 \
+--runtime=$(awk "BEGIN { print int(({work} + $warm) * 1000) }")ms --group_reporting --output-format=json \
+--percentile_list=50:99:99.9
+beside sidejob --kind compute
+finish
+"""
+# 80 us of a fast disk, twenty times slower, as everything here.
+APPEND = "null_blk.irqmode=2 null_blk.completion_nsec=1600000"
+
+MACHINE = (
+    Metric("idle", "% of the machine", HIGHER, "mean idle time", compared=False),
+    Metric("idle_error", "points", LOWER, "idle time beyond what was asked for, or short of it", compared=False,
+           optional=True),
+    Metric("side", "% of the machine", HIGHER, "work of the side job, in CPU time", compared=False, optional=True),
+    Metric("side_part", "%", HIGHER, "work of the side job, of what the demand leaves it", compared=False,
+           optional=True),
+    Metric("side_least", "% of the machine", HIGHER, "least work of the side job in 100 ms", compared=False,
+           optional=True),
+    Metric("ipc", "instructions/cycle", HIGHER, "instructions per cycle of the busy CPUs", optional=True),
+)
+LATENCIES = (
+    Metric("p99", "us", LOWER, "99th percentile of latency"),
+    Metric("p50", "us", LOWER, "median of latency"),
+    Metric("p999", "us", LOWER, "99.9th percentile of latency"),
+)
+STEPS = (
+    Metric("reaction", "ms", LOWER, "from the step up until the demand is idle again", compared=False),
+    Metric("return", "ms", LOWER, "from the step down until the side job has what is left", compared=False,
+           optional=True),
+    Metric("high_p99", "us", LOWER, "99th percentile of latency while the load is high"),
+    Metric("high_idle", "% of the machine", HIGHER, "mean idle time while the load is high", compared=False),
+)
+
+
+def per_cycle(_values: Mapping[str, float], grown: Mapping[str, float], costs: Mapping[str, float]) -> dict[str, float]:
+    """From the lab's counts, over the whole case with its calibration: of CPUs that are not halted."""
+    cycles = grown["busy_ns"] * costs.get("clock_ghz", 0)
+    return {"ipc": (grown["kernel"] + grown["user"]) / cycles} if cycles else {}
+
+
+def effort(capacity: float) -> Callable[[int, float], float]:
+    """Millions of instructions of the quick form's machine, at this share of what it can do.
+
+    In a second, 8 CPUs execute some 500 million; computing, which most of them are, the lab does faster than its mean.
+    """
+    return lambda _, seconds: capacity * (seconds + 1.7) * 350
+
+
+def sides(_load: int) -> tuple[str, ...]:
+    return ("main", "side")
+
+
+def shares(_load: int) -> tuple[str, ...]:
+    return ("main", *WEIGHTS)
+
+
+def requests(name: str, title: str, side: str, programs: tuple[str, ...], quick: bool, **more: Any) -> Bench:
+    form = {40: 1.5} if quick else {}
+    return Bench(
+        name=name, title=f"service beside {title}", load="load", command=REQUESTS.replace("SIDE", side),
+        programs=("serve", "observe", "join", "userloop", *programs), parse=parsers.headroom_requests,
+        metrics=(*LATENCIES, Metric("rps", "1/s", HIGHER, "requests per second"), *MACHINE),
+        work={FULL: {20: 4, 40: 4, 60: 4}, QUICK: form, HOST: {20: 30, 40: 30, 60: 30}}, effort=effort(0.75),
+        limit=600, groups=sides, counted=True, derive=per_cycle, series=parsers.headroom_series, **more)
+
+
+QUICK_CHOICE = ("weight", "idle", "max_right", "max_wrong", "headroom10", "headroom20", "headroom30",
+                "headroom30+idle")
+CPU = requests("requests", "stress-ng's cpu load", "stress-ng --quiet --cpu $cpus --cpu-method int64", ("stress-ng",),
+               True, quick_configurations=(*QUICK_CHOICE, "userloop"))
+MEMORY = requests("requests-memory", "stress-ng's memory load", "stress-ng --quiet --stream $cpus --stream-l3-size 4m",
+                  ("stress-ng",), False)
+BUILD = requests("requests-build", "a build", "sidejob --kind build --units 500", ("sidejob",), True,
+                 quick_configurations=("weight", "idle", "headroom20"))
+BURSTY = requests("requests-bursty", "a bursty job", "sidejob --kind bursty --period 400", ("sidejob",), False)
+
+SHARE = Bench(
+    name="share", title="four side groups with weights 1, 2, 4 and 8", load="load",
+    command=REQUESTS.replace("SIDE", "sidejob --kind compute"),
+    programs=("serve", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_share,
+    metrics=(Metric("share_error", "%", LOWER, "largest deviation of a group's CPU time from its weight",
+                    compared=False, optional=True),
+             *LATENCIES, *MACHINE),
+    work={FULL: {40: 6}, QUICK: {40: 2}, HOST: {40: 30}}, effort=effort(0.85), limit=600, groups=shares,
+    configurations=("alone", "weight", "headroom20", "headroom30"), quick_configurations=("weight", "headroom30"))
+
+STEP_BENCH = Bench(
+    name="step", title=f"a step of the load from {LOW} % and back", load="load", command=STEP,
+    programs=("serve", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_step,
+    metrics=(*STEPS, *MACHINE), work={FULL: {HIGH: 2}, QUICK: {HIGH: 1}, HOST: {HIGH: 10}}, effort=effort(2.2),
+    limit=900, groups=sides, series=parsers.headroom_series,
+    quick_configurations=("weight", "idle", "max_right", "headroom20", "headroom30"))
+
+CYCLICTEST = Bench(
+    name="cyclictest", title="timers of ordinary tasks beside a cpu load", load="threads", command=TIMERS,
+    programs=("cyclictest", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_timers,
+    metrics=(*LATENCIES, *MACHINE[:4]), work={FULL: {4: 2, 16: 2}, QUICK: {4: 0.5}, HOST: {4: 30, 16: 30}},
+    effort=effort(0.7), limit=600, groups=sides, quick_configurations=("weight", "idle", "headroom20"))
+
+FIO = Bench(
+    name="fio", title="reads of a null device beside a cpu load", load="jobs", command=DISK,
+    programs=("fio", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_disk,
+    metrics=(*LATENCIES, Metric("iops", "1/s", HIGHER, "reads per second"), *MACHINE[:4]),
+    work={FULL: {4: 2, 16: 2}, QUICK: {4: 0.5}, HOST: {4: 30, 16: 30}}, effort=effort(0.9), limit=600, groups=sides,
+    quick_configurations=("weight", "idle", "headroom20"))
+
+
+Judge = Callable[[View, Mapping[str, Any]], Verdict]
+SERVICES = (CPU, MEMORY, BUILD, BURSTY)
+
+
+def found(view: View, benches: tuple[Bench, ...], configs: Iterable[str], metric: str
+          ) -> list[tuple[float, str, str, int]]:
+    """Everything measured of a metric, as (value, configuration, benchmark, load)."""
+    return [(value, config, bench.name, load) for bench in benches for load in view.loads(bench.name)
+            for config in configs if (value := view.value(bench.name, config, load, metric)) is not None]
+
+
+def slower(config: str, allowed: float) -> Judge:
+    """Reached if the service's p99 with this configuration is never more than so many times the one alone."""
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        ratios = []
+        for value, _config, bench, load in found(view, SERVICES, [config], "p99"):
+            if alone := view.value(bench, "alone", load, "p99"):
+                ratios.append((value / alone, bench, load))
+        if not ratios:
+            return Verdict(None, "not measured")
+        worst, bench, load = max(ratios)
+        return Verdict(worst <= allowed, f"{worst:.2f} at worst", f"{bench} at {load} %; {len(ratios)} cases")
+    return judge
+
+
+def at_most(benches: tuple[Bench, ...], configs: Iterable[str], metric: str, allowed: float, unit: str) -> Judge:
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        if not (values := found(view, benches, configs, metric)):
+            return Verdict(None, "not measured")
+        worst, config, bench, load = max(values)
+        return Verdict(worst <= allowed, f"{worst:.1f} {unit} at worst", f"{config}, {bench} at {load}")
+    return judge
+
+
+def reaction(allowed: float) -> Judge:
+    """Of the demands that the high load alone leaves room for, with some points to spare: what is not there, no
+    controller can keep idle."""
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        free = view.value(STEP_BENCH.name, "alone", HIGH, "high_idle")
+        kept = [config for config in DEMANDS if free is None or int(SUITE.configuration(config).variables["demand"])
+                + SPARE_POINTS <= free]
+        values = found(view, (STEP_BENCH,), kept, "reaction")
+        if not values:
+            return Verdict(None, "not measured")
+        worst, config, bench, load = max(values)
+        return Verdict(worst <= allowed, f"{worst:.1f} ms at worst", f"{config}, {bench} at {load}" + (
+            "" if free is None else f"; alone, {free:.1f} % are idle then"))
+    return judge
+
+
+def at_least(benches: tuple[Bench, ...], configs: Iterable[str], metric: str, wanted: float, unit: str) -> Judge:
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        if not (values := found(view, benches, configs, metric)):
+            return Verdict(None, "not measured")
+        worst, config, bench, load = min(values)
+        return Verdict(worst >= wanted, f"{worst:.2f} {unit} at worst", f"{config}, {bench} at {load}")
+    return judge
+
+
+def never_zero(view: View, _: Mapping[str, Any]) -> Verdict:
+    values = found(view, (CPU, STEP_BENCH), DEMANDS, "side_least")
+    if not values:
+        return Verdict(None, "not measured")
+    least, config, bench, load = min(values)
+    return Verdict(least > 0, f"{least:.3f} % of the machine", f"{config}, {bench} at {load}")
+
+
+STEADY = (CPU, MEMORY)
+FIGURES = (
+    Figure("main p99 vs alone, demand 30 %", "1.08 (mean)", "<= 1.05", slower("headroom30", 1.05)),
+    Figure("main p99 vs alone, demand 20 %", "1.13 (mean)", "<= 1.10", slower("headroom20", 1.10)),
+    Figure("the same, and the side job cpu.idle, 30 %", "", "<= 1.05", slower("headroom30+idle", 1.05)),
+    Figure("the same, 20 %", "", "<= 1.10", slower("headroom20+idle", 1.10)),
+    Figure("idle vs demand, steady", "19.0 for 20, 27.6 for 30", "+-1 point",
+           at_most(STEADY, DEMANDS, "idle_error", 1.0, "points")),
+    Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms", reaction(300.0)),
+    Figure("from a step down to all that is left", "", "<= 300 ms",
+           at_most((STEP_BENCH,), DEMANDS, "return", 300.0, "ms")),
+    Figure("side work, of what the demand leaves", "", ">= 95 %", at_least(STEADY, DEMANDS, "side_part", 95.0, "%")),
+    Figure("four groups, of their weights 1:2:4:8", "", "<= 5 %",
+           at_most((SHARE,), DEMANDS, "share_error", 5.0, "%")),
+    Figure("least side work in a period", "", "> 0", never_zero),
+)
+
+SUITE = Suite(
+    name="headroom", title="Headroom beside batch work",
+    benches=(CPU, MEMORY, BUILD, BURSTY, STEP_BENCH, SHARE, CYCLICTEST, FIO), topologies=("zen@20",),
+    configurations=CONFIGURATIONS,
+    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/headroom.md", quick_topologies=("1x2x2x2@20",), figures=FIGURES,
+    append=APPEND)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Machines in slow motion: every time grows, every rate shrinks, and what is neither stays."""
+
+import unittest
+
+import context  # noqa: F401
+import lab
+from common import Fail
+
+
+class SlowMotion(unittest.TestCase):
+    def test_times_and_rates(self) -> None:
+        zen, slow = lab.machine_of("zen"), lab.machine_of("zen@20")
+        self.assertEqual((slow.name, slow.topology, slow.quantum_ns), ("zen@20", zen.topology, 20 * zen.quantum_ns))
+        for key, value in zen.costs.items():
+            factor = 20 if key.endswith(("_ns", "_ps")) else 1 / 20 if key.endswith(("_gbs", "_ghz")) else 1
+            self.assertAlmostEqual(slow.costs[key], value * factor, msg=key)
+
+    def test_the_plugin_is_told(self) -> None:
+        zen, slow = lab.machine_of("zen").plugin_options(), lab.machine_of("zen@2").plugin_options()
+        for name in ("instruction", "memory", "ipi", "spin", "node_line", "quantum"):
+            self.assertAlmostEqual(slow[name], 2 * zen[name], delta=1, msg=name)
+        for name in ("smt_permille", "private_kib", "llc_ways", "ram_bytes", "cores"):
+            self.assertEqual(slow[name], zen[name])
+
+    def test_with_sizes_costs_and_changes(self) -> None:
+        machine = lab.machine_of("1x1x4x2:xeon@10", ["memory_ns=100"])
+        self.assertEqual((machine.topology.cpus, machine.costs["memory_ns"]), (8, 1000.0))
+
+    def test_refused(self) -> None:
+        for name in ("zen@", "zen@0", "zen@-1", "zen@2000", "zen@x", "zen@2@2"):
+            with self.subTest(name), self.assertRaisesRegex(Fail, "slow motion is @1 to @1000"):
+                lab.machine_of(name)
+        with self.assertRaisesRegex(Fail, "neither zen nor"):
+            lab.machine_of("zem@2")
+
+
+if __name__ == "__main__":
+    unittest.main()
