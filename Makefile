@@ -2,7 +2,7 @@
 # The front door. Every target sets up what it needs; run as root where packages are missing.
 KVER ?= 6.12
 ARCH ?= $(shell uname -m | sed s/aarch64/arm64/)
-export KVER ARCH ACCEL APPEND
+export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 PYTHON := PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 # The command goes to the lab as it was written; a $ in it is none of make's.
@@ -28,7 +28,7 @@ vm: setup-vm ## a shell in a machine with the built kernel (APPEND= more kernel 
 tree: setup-kernel ## the kernel source with hooks and overlay, in build/
 	@$(PYTHON) scripts/tree.py
 
-kernel: setup-kernel ## build the kernel (VARIANT=base|debug|lab|off)
+kernel: setup-kernel ## build the kernel (VARIANT=base|debug|systemd|lab|off)
 	@$(PYTHON) scripts/kbuild.py --variant $(or $(VARIANT),base)
 
 selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|nosmt|single|up)
@@ -39,6 +39,21 @@ kunit: setup-kernel ## run the KUnit tests under user-mode Linux
 
 check-hooks: setup-kernel ## apply the hooks without fuzz and compare their size with the budget
 	@$(PYTHON) scripts/check_hooks.py
+
+cgctl: setup-cgctl ## build cgctl, the command line for policies (CARGO= a certain cargo)
+	@$(PYTHON) scripts/cgctl.py build
+
+cgctl-tests: setup-cgctl ## run cgctl's tests
+	@$(PYTHON) scripts/check.py --only cgctl-tests
+
+install: setup-cgctl ## install cgctl with units, manual pages and completions (DESTDIR= PREFIX=usr)
+	@$(PYTHON) scripts/cgctl.py install
+
+systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name)
+	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only $(ONLY))
+
+cgctl-deb: setup-cgctl ## a Debian package of cgctl
+	@$(PYTHON) scripts/cgctl_deb.py
 
 lab: setup-lab ## run CMD='...' on a modelled machine (TOPO=zen, COST='key=value ...', COUNTS=1)
 	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) $(if $(COUNTS:0=),--counts) -- "$$CMD"
@@ -75,6 +90,10 @@ setup-kernel:
 	@scripts/setup kernel
 setup-vm:
 	@scripts/setup kernel vm
+setup-systemd:
+	@scripts/setup systemd
+setup-cgctl:
+	@scripts/setup cgctl
 setup-deb:
 	@scripts/setup kernel deb
 setup-lab:
@@ -82,8 +101,8 @@ setup-lab:
 setup-bench:
 	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
 setup-check:
-	@scripts/setup kernel vm lint deb bench
+	@scripts/setup kernel vm systemd cgctl lint deb bench
 	@scripts/setup lab || echo "check: the steps that need the lab will fail"
 
 .PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
-	clean setup-kernel setup-vm setup-deb setup-lab setup-bench setup-check
+	cgctl cgctl-tests cgctl-deb install systemd clean setup-kernel setup-systemd setup-cgctl setup-vm setup-deb setup-lab setup-bench setup-check

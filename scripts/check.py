@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import cgctl
+import cgctl_deb
+import cgctl_screen
 import check_hooks
 import check_licence
 import deb
@@ -34,7 +37,8 @@ import initramfs  # noqa: E402
 import regression  # noqa: E402
 import run  # noqa: E402
 import selfcheck  # noqa: E402
-from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
+import systemd  # noqa: E402
+from ktap import FAILED, PASSED, SKIPPED, Test, counted, remarks, summary  # noqa: E402
 from second_look import look_again  # noqa: E402
 
 LOGS = ROOT / "build/check"
@@ -101,6 +105,24 @@ def disabled(target: Target) -> list[Test]:
     return run.check(machine(target, "check", "split", append="cgroup_steer=0"), present=False)
 
 
+def cgctl_tests(_: Target) -> list[Test]:
+    tests = cgctl.test()
+    return [*tests, *cgctl_screen.screen(), *cgctl_screen.large_tree(), *cgctl_deb.test()]
+
+
+def systemd_tests(target: Target) -> list[Test]:
+    """Debian's systemd, on a kernel with what it wants."""
+    if target.cross_compile:
+        return [Test("systemd", SKIPPED, f"cgctl is built for this machine, not for {target.arch}")]
+    cgctl.build()
+    kbuild.build(target, "systemd")
+    out = LOGS / "systemd"
+    tests = systemd.run(target, out)
+    for line in systemd.figures(out):
+        print(f"    {line}", flush=True)
+    return tests
+
+
 def demo(target: Target) -> list[Test]:
     run.demo(machine(target, "demo", "split"))
     return [Test("demo", PASSED)]
@@ -133,6 +155,8 @@ STEPS = (
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",)),
     Step("disabled", "selftests: cgroup_steer=0", disabled, ("kernel",)),
     Step("demo", "the demo", demo, ("kernel",)),
+    Step("cgctl-tests", "cgctl: unit tests, commands, terminal, package", cgctl_tests),
+    Step("systemd", "cgctl beside Debian's systemd", systemd_tests, ("cgctl-tests",)),
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),

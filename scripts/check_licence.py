@@ -30,7 +30,9 @@ def problems(name: str, content: bytes) -> list[str]:
     result = []
     if name not in EXEMPT and not NO_COMMENTS.search(name):
         # A hook's licence is that of the files it changes; it is named in the lines before the diff.
-        head = f"\n{text}".split("\n--- ")[0] if name.endswith(".patch") else "\n".join(text.split("\n")[:2])
+        # Cargo puts two lines of its own in front of its lock file.
+        count = 3 if name.endswith("Cargo.lock") else 2
+        head = f"\n{text}".split("\n--- ")[0] if name.endswith(".patch") else "\n".join(text.split("\n")[:count])
         if not LICENCE.search(head):
             result.append(f"{name}: no 'SPDX-License-Identifier: GPL-2.0-only' in its first two lines")
     result += [f"{name}:{number}: names a private place: {match[0]}" for number, line in enumerate(text.split("\n"), 1)

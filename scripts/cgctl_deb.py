@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""A Debian package of cgctl: program, units, drop-ins, completions, manual pages.
+
+It is put together by dpkg-deb alone. What the program needs of glibc is read from the program: the newest version of a
+symbol that it names is the oldest libc6 that will do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cgctl
+from common import ROOT, Fail, capture, run_main
+
+sys.path.insert(0, str(ROOT / "vm"))
+
+from ktap import FAILED, PASSED, Test  # noqa: E402
+
+OUT = ROOT / "build"
+CONTROL = """\
+Package: cgctl
+Version: {version}
+Architecture: {arch}
+Maintainer: the cgroup steer maintainers <maintainers@localhost>
+Installed-Size: {size}
+Depends: libc6 (>= {libc}), libgcc-s1
+Recommends: systemd (>= 252)
+Section: admin
+Priority: optional
+Description: show, set and keep CPU policies of cgroups
+ Reads and writes cpu.hint, cpu.gang and cpu.headroom of cgroup v2, explains why
+ a hint was or was not followed, applies policies from files, and follows
+ systemd's units to apply their X-CPUHint=, X-CPUGang=, X-CPUGangScope= and
+ X-CPUHeadroom= properties. Needs a kernel with CONFIG_CGROUP_STEER.
+"""
+# As debhelper writes them: the service is enabled and started by systemd's own policy, and left alone where none runs.
+POSTINST = """\
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	systemctl preset cgctl.service >/dev/null 2>&1 || true
+	systemctl try-restart cgctl.service || true
+fi
+"""
+PRERM = """\
+#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+	systemctl disable --now cgctl.service || true
+fi
+"""
+POSTRM = """\
+#!/bin/sh
+set -e
+[ ! -d /run/systemd/system ] || systemctl daemon-reload
+"""
+
+
+def glibc(program: Path) -> str:
+    """The oldest glibc that has what a program names."""
+    found = re.findall(rb"GLIBC_(\d+)\.(\d+)", program.read_bytes())
+    if not found:
+        raise Fail(f"{program}: no version of glibc in it")
+    return "{}.{}".format(*max((int(major), int(minor)) for major, minor in found))
+
+
+def version() -> str:
+    found = re.search(r'^version = "([\d.]+)"', (cgctl.SOURCE / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def build() -> Path:
+    cgctl.build()
+    root = OUT / "cgctl-deb"
+    shutil.rmtree(root, ignore_errors=True)
+    cgctl.install(root)
+    for page in sorted((root / "usr/share/man/man1").iterdir()):
+        page.with_name(f"{page.name}.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
+        page.unlink()
+    arch = capture(["dpkg", "--print-architecture"]).strip()
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in files) // 1024
+    (root / "DEBIAN").mkdir()
+    cgctl.put(root / "DEBIAN/control", CONTROL.format(version=version(), arch=arch, size=size,
+                                                      libc=glibc(cgctl.PROGRAM)).encode())
+    for name, text in (("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)):
+        cgctl.put(root / "DEBIAN" / name, text.encode(), 0o755)
+    for directory in [root, *root.rglob("*")]:
+        if directory.is_dir():
+            directory.chmod(0o755)
+    path = OUT / f"cgctl_{version()}_{arch}.deb"
+    capture(["dpkg-deb", "--root-owner-group", "--build", root, path])
+    return path
+
+
+def test() -> list[Test]:
+    """The package has what belongs into it, and what is in it runs."""
+    path = build()
+    root = OUT / "cgctl-deb-test"
+    shutil.rmtree(root, ignore_errors=True)
+    capture(["dpkg-deb", "--extract", path, root])
+    tests = []
+    for name in ("usr/bin/cgctl", "usr/lib/systemd/system/cgctl.service", "usr/share/man/man1/cgctl.1.gz",
+                 "usr/share/man/man1/cgctl-watch-events.1.gz", "usr/share/bash-completion/completions/cgctl",
+                 "usr/share/zsh/vendor-completions/_cgctl", "usr/share/fish/vendor_completions.d/cgctl.fish",
+                 "usr/share/cgctl/drop-ins/batch.conf", "usr/share/cgctl/drop-ins-without-daemon/batch.conf"):
+        tests.append(Test(f"deb: {name}", PASSED if (root / name).is_file() else FAILED))
+    done = subprocess.run([root / "usr/bin/cgctl", "--version"], capture_output=True, text=True, check=False)
+    tests.append(Test("deb: the program runs", PASSED if done.stdout == f"cgctl {version()}\n" else FAILED, done.stderr))
+    if shutil.which("bash"):
+        script = f". {root}/usr/share/bash-completion/completions/cgctl && complete -p cgctl"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+        tests.append(Test("deb: bash takes the completions", FAILED if done.returncode else PASSED, done.stderr))
+    if shutil.which("systemd-analyze") and os.access("/", os.W_OK):
+        # It looks for what the unit starts, so it gets the package's root.
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"--root={root}", "cgctl.service"],
+                              capture_output=True, text=True, check=False)
+        said = [line for line in done.stderr.splitlines() if "cgctl" in line and "not found" not in line]
+        tests.append(Test("deb: the unit is understood", FAILED if said else PASSED, "; ".join(said)))
+    shutil.rmtree(root)
+    return tests
+
+
+def main() -> None:
+    print(f"  package: {build().relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    run_main(main)

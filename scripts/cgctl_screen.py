@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Drive `cgctl top` on a pseudo-terminal, and measure `cgctl show` on a large tree; both on trees of files.
+
+With --picture, the screen becomes the picture in the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cgctl
+from common import ROOT, run_main
+from terminal import Terminal
+
+sys.path.insert(0, str(ROOT / "vm"))
+
+from ktap import FAILED, PASSED, Test  # noqa: E402
+
+PICTURE = ROOT / "tools/cgctl/top.svg"
+GROUPS = 10_000
+LIMIT_MS, LIMIT_MIB = 200, 50
+FILES = {"cpu.hint": "inherit\n", "cpu.hint.effective": "none\n", "cpu.gang": "0\n", "cpu.gang.scope": "llc\n",
+         "cpu.headroom": "0.00\n", "cpu.weight": "100\n", "cpu.stat": "usage_usec 0\n",
+         "cgroup.events": "populated 1\n"}
+
+
+def group(root: Path, path: str, **changed: str) -> None:
+    directory = root / "sys/fs/cgroup" / path
+    directory.mkdir(parents=True, exist_ok=True)
+    values = FILES | {f"cpu.{name.replace('__', '.')}": text + "\n" for name, text in changed.items()}
+    for name, text in values.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def counters(root: Path, look: int) -> None:
+    """Let the groups of the picture do something: counters as they are after so many looks."""
+    for path, usage, wakes, full, capped in (
+            ("system.slice/web.service", 900_000, 5000, 200, 0), ("system.slice/db.service", 1_400_000, 800, 3900, 0),
+            ("batch.slice", 600_000 + 90_000 * (look % 5), 0, 0, 6), ("batch.slice/index.service", 300_000, 0, 0, 0)):
+        (root / "sys/fs/cgroup" / path / "cpu.stat").write_text(
+            f"usage_usec {usage * look}\nhint_wake_followed {wakes * look}\nhint_wake_full {full * look}\n"
+            f"hint_wake_same_llc 0\nhint_wake_affinity 0\nhint_wake_irq 0\n"
+            f"headroom_periods {10 * look}\nheadroom_capped_periods {capped * look}\n", encoding="utf-8")
+
+
+def fixture(root: Path) -> None:
+    group(root, "")
+    group(root, "system.slice/web.service", hint="tail_latency", hint__effective="wake_wide scan_full", headroom="20.00")
+    group(root, "system.slice/db.service", hint="wake_hold slice_short", hint__effective="wake_hold slice_short", gang="1")
+    group(root, "batch.slice", hint="background", hint__effective="scan_none slice_long preempt_none pack")
+    group(root, "batch.slice/index.service", hint__effective="scan_none slice_long preempt_none pack")
+    group(root, "user.slice")
+    counters(root, 1)
+
+
+def screen(picture: bool = False) -> list[Test]:
+    """The terminal program, key by key."""
+    tests = []
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        fixture(root)
+        environment = os.environ | {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        terminal = Terminal([cgctl.PROGRAM, "--root", root, "top", "--interval", "0.2"], environment, 132, 12)
+
+        def check(what: str, condition: Callable[[str], bool]) -> None:
+            passed = terminal.wait(condition)
+            tests.append(Test(f"top: {what}", PASSED if passed else FAILED, "" if passed else terminal.screen.text()))
+
+        def order(text: str, *names: str) -> bool:
+            places = [text.find(name) for name in names]
+            return -1 not in places and places == sorted(places)
+
+        check("groups with a policy, and those that inherit one", lambda text: all(
+            path in text for path in ("web.service", "db.service", "/batch.slice", "index.service")) and "user" not in text)
+        for look in range(2, 16):
+            counters(root, look)
+            end = time.monotonic() + 0.25
+            while time.monotonic() < end:
+                terminal.pump(0.05)
+        check("rates and history", lambda text: any("▁" <= c <= "█" for c in text) and "96 %" in text and "17 %" in text)
+        if picture:
+            PICTURE.write_text(terminal.screen.svg(), encoding="utf-8")
+        terminal.type("s")
+        check("'s' sorts by name", lambda text: "by name" in text and order(text, "/batch", "db.service", "web.service"))
+        terminal.type("r")
+        check("'r' reverses", lambda text: "reversed" in text and order(text, "web.service", "db.service", "/batch"))
+        terminal.type("a")
+        check("'a' shows all groups", lambda text: "/user.slice" in text)
+        terminal.type("/web\r")
+        check("'/' filters", lambda text: "web.service" in text and "db.service" not in text)
+        terminal.type("\r")
+        check("Enter says why", lambda text: "wake: " in text or "headroom: " in text or "reach: " in text)
+        terminal.type("q")
+        status = terminal.close()
+        tests.append(Test("top: 'q' ends it", PASSED if status == 0 else FAILED, f"status {status}"))
+    return tests
+
+
+def large_tree() -> list[Test]:
+    """CPU time, not wall-clock time, so that it does not matter what else runs."""
+    base = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=base if os.access(base, os.W_OK) else None) as name:
+        root = Path(name)
+        group(root, "")
+        for number in range(GROUPS):
+            changed = {"hint": "pack", "hint__effective": "pack"} if number % 1000 == 0 else {}
+            group(root, f"s{number // 100}.slice/u{number}.service", **changed)
+        best, memory = float("inf"), 0
+        for _ in range(5):
+            pid = os.posix_spawn(cgctl.PROGRAM, [str(cgctl.PROGRAM), "--root", name, "show"], dict(os.environ),
+                                 file_actions=[(os.POSIX_SPAWN_OPEN, 1, str(root / "out"), os.O_WRONLY | os.O_CREAT, 0o600)])
+            _, status, usage = os.wait4(pid, 0)
+            best, memory = min(best, usage.ru_utime + usage.ru_stime), max(memory, usage.ru_maxrss)
+            if status:
+                return [Test("show: 10,000 groups", FAILED, f"status {status}")]
+        found = (root / "out").read_text(encoding="utf-8").count("pack")
+    shutil.rmtree(name, ignore_errors=True)
+    said = f"{best * 1000:.0f} ms of CPU, {memory / 1024:.1f} MiB, {found} policies"
+    print(f"  show on {GROUPS} groups: {said}", flush=True)
+    good = best * 1000 < LIMIT_MS and memory / 1024 < LIMIT_MIB and found >= GROUPS // 1000
+    return [Test("show: 10,000 groups", PASSED if good else FAILED, said)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--picture", action="store_true", help=f"write {PICTURE.relative_to(ROOT)}")
+    arguments = parser.parse_args()
+    tests = [*screen(arguments.picture), *large_tree()]
+    for test in tests:
+        print(f"  {test.status} {test.name}{': ' + test.detail if test.status == FAILED else ''}")
+    return int(any(test.status == FAILED for test in tests))
+
+
+if __name__ == "__main__":
+    run_main(main)

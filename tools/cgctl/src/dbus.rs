@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! systemd, over D-Bus.
+//!
+//! As systemctl does, root speaks with the manager directly, over its private socket: that works early at boot and
+//! without a message bus, and nothing stands between its signals and us. Everybody else takes the bus.
+
+use std::os::unix::net::UnixStream;
+
+use zbus::blocking::{connection::Builder, Connection, MessageIterator};
+use zbus::zvariant::{OwnedObjectPath, Value};
+
+use crate::error::{Error, Kind, Result};
+
+const NAME: &str = "org.freedesktop.systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const PATH: &str = "/org/freedesktop/systemd1";
+
+pub struct Systemd {
+    connection: Connection,
+    /// None on a direct connection, which has no names.
+    destination: Option<&'static str>,
+}
+
+/// What systemd tells on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A daemon-reload begins (true) or is done (false).
+    Reloading(bool),
+    /// A job of a unit came to its end: started, stopped, reloaded. The job, the unit, and the result.
+    JobRemoved(String, String, String),
+}
+
+fn private_socket(user: bool) -> Option<String> {
+    if user {
+        std::env::var("XDG_RUNTIME_DIR").ok().map(|dir| format!("{dir}/systemd/private"))
+    } else {
+        rustix::process::geteuid().is_root().then(|| "/run/systemd/private".into())
+    }
+}
+
+/// What D-Bus says, without its names for things.
+fn explain(what: &str, error: zbus::Error) -> Error {
+    match error {
+        zbus::Error::MethodError(name, text, _) => {
+            let kind = match name.as_str() {
+                "org.freedesktop.systemd1.NoSuchUnit" => Kind::NotFound,
+                "org.freedesktop.DBus.Error.AccessDenied" | "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"
+                    => Kind::Permission,
+                _ => Kind::Failed,
+            };
+            Error::new(kind, format!("{what}: {}", text.unwrap_or_else(|| name.to_string())))
+        }
+        error => Error::failed(format!("{what}: {error}")),
+    }
+}
+
+fn parse_signal(message: &zbus::Message) -> Option<Signal> {
+    let header = message.header();
+    if header.interface().map(|name| name.as_str()) != Some(MANAGER) {
+        return None;
+    }
+    match header.member().map(|name| name.as_str())? {
+        "Reloading" => message.body().deserialize::<bool>().ok().map(Signal::Reloading),
+        "JobRemoved" => message.body().deserialize::<(u32, OwnedObjectPath, String, String)>().ok()
+            .map(|(_, job, unit, result)| Signal::JobRemoved(job.to_string(), unit, result)),
+        _ => None,
+    }
+}
+
+impl Systemd {
+    pub fn connect(user: bool) -> Result<Systemd> {
+        let stream = private_socket(user).and_then(|path| UnixStream::connect(path).ok());
+        if let Some(connection) = stream.and_then(|stream| Builder::unix_stream(stream).p2p().build().ok()) {
+            return Ok(Systemd { connection, destination: None });
+        }
+        let connection = if user { Connection::session() } else { Connection::system() };
+        let connection = connection.map_err(|e| explain("systemd cannot be reached over D-Bus", e))?;
+        Ok(Systemd { connection, destination: Some(NAME) })
+    }
+
+    fn call<B, R>(&self, path: &str, interface: &str, method: &str, body: &B) -> Result<R>
+    where
+        B: serde::Serialize + zbus::zvariant::DynamicType,
+        R: serde::de::DeserializeOwned + zbus::zvariant::Type,
+    {
+        let reply = self.connection.call_method(self.destination, path, Some(interface), method, body)
+            .map_err(|e| explain(method, e))?;
+        reply.body().deserialize().map_err(|e| explain(method, e))
+    }
+
+    fn manager<B, R>(&self, method: &str, body: &B) -> Result<R>
+    where
+        B: serde::Serialize + zbus::zvariant::DynamicType,
+        R: serde::de::DeserializeOwned + zbus::zvariant::Type,
+    {
+        self.call(PATH, MANAGER, method, body)
+    }
+
+    /// Have signals delivered from now on, by a thread of their own, until `deliver` wants no more; None is the end of
+    /// the connection. Nobody who waits for a reply may have to take signals meanwhile: the connection queues only a
+    /// few, and stands still when they are not taken.
+    pub fn subscribe(&self, mut deliver: impl FnMut(Option<Signal>) -> bool + Send + 'static) -> Result<()> {
+        let messages = MessageIterator::from(&self.connection);
+        std::thread::Builder::new().name("dbus".into()).stack_size(256 << 10).spawn(move || {
+            let signals = messages.map_while(std::result::Result::ok).filter_map(|message| parse_signal(&message));
+            for signal in signals {
+                if !deliver(Some(signal)) {
+                    return;
+                }
+            }
+            deliver(None);
+        }).map_err(|e| Error::io("a thread", e))?;
+        if self.destination.is_some() {
+            let rule = format!("type='signal',sender='{NAME}',interface='{MANAGER}'");
+            self.connection.call_method(Some("org.freedesktop.DBus"), "/org/freedesktop/DBus",
+                                        Some("org.freedesktop.DBus"), "AddMatch", &rule)
+                .map_err(|e| explain("AddMatch", e))?;
+        }
+        self.manager("Subscribe", &())
+    }
+
+    fn property<R>(&self, path: &str, interface: &str, name: &str) -> Result<R>
+    where
+        R: TryFrom<zbus::zvariant::OwnedValue>,
+    {
+        let value: zbus::zvariant::OwnedValue =
+            self.call(path, "org.freedesktop.DBus.Properties", "Get", &(interface, name))?;
+        R::try_from(value).map_err(|_| Error::failed(format!("{name}: not of the type that systemd documents")))
+    }
+
+    pub fn version(&self) -> Result<String> {
+        self.property(PATH, MANAGER, "Version")
+    }
+
+    /// Where this manager looks for unit files.
+    pub fn unit_path(&self) -> Result<Vec<String>> {
+        self.property(PATH, MANAGER, "UnitPath")
+    }
+
+    pub fn reload(&self) -> Result<()> {
+        self.manager("Reload", &())
+    }
+
+    /// Make systemd keep the cpu controller enabled for a unit, by giving it, until the next boot, the weight that it
+    /// has anyway. Without that, the next change beside the unit may take the controller away again.
+    pub fn keep_cpu(&self, unit: &str) -> Result<()> {
+        self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(100u64))]))
+    }
+
+    /// Put a process into a new scope and wait until it is there.
+    pub fn start_scope(&self, name: &str, slice: Option<&str>, description: &str, pid: u32) -> Result<()> {
+        let (sender, signals) = std::sync::mpsc::channel();
+        self.subscribe(move |signal| signal.is_some_and(|signal| sender.send(signal).is_ok()))?;
+        let mut properties = vec![
+            ("PIDs", Value::from(vec![pid])),
+            ("Description", Value::from(description)),
+            // Enables the controller.
+            ("CPUWeight", Value::from(100u64)),
+            // Nothing is left of it, even if it fails.
+            ("CollectMode", Value::from("inactive-or-failed")),
+        ];
+        if let Some(slice) = slice {
+            properties.push(("Slice", Value::from(slice)));
+        }
+        let none: Vec<(&str, Vec<(&str, Value)>)> = Vec::new();
+        let job: OwnedObjectPath = self.manager("StartTransientUnit", &(name, "fail", properties, none))?;
+        for signal in signals {
+            match signal {
+                Signal::JobRemoved(done, _, result) if done == job.as_str() => {
+                    return if result == "done" { Ok(()) } else {
+                        Err(Error::failed(format!("systemd did not start {name}: {result}")))
+                    };
+                }
+                _ => {}
+            }
+        }
+        Err(Error::failed("systemd closed the connection"))
+    }
+}

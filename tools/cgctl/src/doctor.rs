@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `doctor`: what is there, what is missing, and the command that mends it.
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::setting::KEYS;
+use crate::state::{policies, State};
+use crate::tree::{base, display, find_cgroup2, Host, Tree};
+use crate::unit::{self, Finder};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Ok,
+    /// Works, but not as well as it could.
+    Note,
+    Missing,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    pub verdict: Verdict,
+    pub what: String,
+    /// The command or deed that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+fn finding(verdict: Verdict, what: impl Into<String>, mend: Option<&str>) -> Finding {
+    Finding { verdict, what: what.into(), mend: mend.map(str::to_string) }
+}
+
+const GET_KERNEL: &str = "get a kernel with CONFIG_CGROUP_STEER: in the source tree of this program, 'make deb' builds \
+                          Debian packages of one; install them and reboot";
+
+pub fn examine(host: &Host, target: Option<&str>) -> Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    let release = host.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !release.is_empty() {
+        found.push(finding(Verdict::Ok, format!("Linux {}", release.trim()), None));
+    }
+    let mounts = host.read("/proc/self/mountinfo").unwrap_or_default();
+    let Ok(tree) = host.open_tree() else {
+        let v1 = mounts.contains(" - cgroup cgroup ");
+        found.push(finding(Verdict::Missing, if v1 { "only cgroup v1 is mounted" } else { "cgroup2 is not mounted" },
+                           Some(if v1 { "boot with systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all" }
+                                else { "mount -t cgroup2 -o nsdelegate none /sys/fs/cgroup" })));
+        return Ok(found);
+    };
+    found.push(finding(Verdict::Ok, format!("cgroup2 is mounted at {}", tree.mount), None));
+    if let Some(mount) = find_cgroup2(&mounts) {
+        if !mount.options.split(',').any(|option| option == "nsdelegate") {
+            found.push(finding(Verdict::Note, "cgroup2 is mounted without nsdelegate: containers can change their own limits",
+                               Some(&format!("mount -o remount,nsdelegate {}", mount.point))));
+        }
+    }
+    controllers(&tree, &mut found)?;
+    kernel(host, &tree, &mut found)?;
+    if let Some(target) = target {
+        path(host, &tree, target, &mut found)?;
+    }
+    systemd(host, &mut found);
+    units(host, &mut found);
+    let policies = policies(&tree, "")?;
+    found.push(finding(Verdict::Ok, format!("{} groups have a policy", policies.len()), None));
+    found.extend(policies.iter().filter_map(ineffective));
+    Ok(found)
+}
+
+/// A policy that cannot have an effect.
+fn ineffective(state: &State) -> Option<Finding> {
+    let unavailable = state.hint_effective.as_deref().is_some_and(|line| crate::hint::parse_effective(line).1 != 0);
+    unavailable.then(|| finding(Verdict::Note, format!(
+        "{}: {}", display(&state.path), crate::why::sentences(state).into_iter().next().unwrap_or_default()), None))
+}
+
+fn controllers(tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
+    let root = tree.open("")?;
+    let there = |file| root.controllers(file).iter().any(|c| c == "cpu");
+    // The root of a container's tree is no root: it has files of its own.
+    if !there("cgroup.controllers") {
+        found.push(finding(Verdict::Missing, "the cpu controller is not available in cgroup2",
+                           Some("if cgroup v1 holds it, boot with cgroup_no_v1=all; in a container, have the host \
+                                 delegate it (for systemd: Delegate=cpu)")));
+    } else if !there("cgroup.subtree_control") {
+        found.push(finding(Verdict::Missing, "the cpu controller is not enabled below the root",
+                           Some(&format!("echo +cpu > {}/cgroup.subtree_control", tree.mount))));
+    } else {
+        found.push(finding(Verdict::Ok, "the cpu controller is enabled below the root", None));
+    }
+    Ok(())
+}
+
+/// The files, looked for in any group that has the controller.
+fn kernel(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
+    let mut sample = None;
+    tree.walk("", &mut |group| {
+        if sample.is_none() && !group.path.is_empty() && (group.has("cpu.weight") || group.has("cpu.max")) {
+            sample = Some(KEYS.map(|key| group.has(key.file())));
+        }
+    })?;
+    let Some(have) = sample else {
+        found.push(finding(Verdict::Note, "no group has the cpu controller, so it cannot be told whether this kernel has \
+                                           the files", None));
+        return Ok(());
+    };
+    let off = host.read("/proc/cmdline").unwrap_or_default().split_whitespace().any(|word| {
+        matches!(word, "cgroup_steer=0" | "cgroup_steer=off" | "cgroup_steer=n" | "cgroup_steer=no")
+    });
+    if have == [false; 4] && off {
+        found.push(finding(Verdict::Missing, "the kernel was booted with cgroup_steer=0",
+                           Some("take it out of the kernel command line, and reboot")));
+        return Ok(());
+    }
+    if have == [false; 4] {
+        found.push(finding(Verdict::Missing, "this kernel has none of cpu.hint, cpu.gang, cpu.headroom", Some(GET_KERNEL)));
+        return Ok(());
+    }
+    for (key, have) in KEYS.into_iter().zip(have) {
+        found.push(if have {
+            finding(Verdict::Ok, format!("this kernel has {}", key.file()), None)
+        } else {
+            finding(Verdict::Note, format!("this kernel does not have {}", key.file()), Some(GET_KERNEL))
+        });
+    }
+    Ok(())
+}
+
+fn path(host: &Host, tree: &Tree, target: &str, found: &mut Vec<Finding>) -> Result<()> {
+    let path = crate::target::resolve(host, tree, target)?;
+    let missing = crate::set::missing_controllers(tree, &path)?;
+    if missing.is_empty() {
+        found.push(finding(Verdict::Ok, format!("{}: the cpu controller is enabled all along the path", display(&path)), None));
+    }
+    for above in &missing {
+        let at = if above.is_empty() { tree.mount.clone() } else { format!("{}/{above}", tree.mount) };
+        let mend = match unit::from_cgroup_name(base(&path)) {
+            Some(unit) => format!("systemctl set-property {unit} CPUWeight=100"),
+            None => format!("echo +cpu > {at}/cgroup.subtree_control"),
+        };
+        found.push(finding(Verdict::Missing, format!("{}: {} does not pass the cpu controller on", display(&path),
+                                                     display(above)), Some(&mend)));
+    }
+    let group = tree.open(&path)?;
+    if !rustix::fs::accessat(group.as_fd(), "cpu.hint", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::empty()).is_ok()
+        && group.has("cpu.hint") {
+        found.push(finding(Verdict::Note, format!("{}: this user may not write its files", display(&path)),
+                           Some("use sudo, or a group below a delegation point of this user (user@UID.service)")));
+    }
+    Ok(())
+}
+
+fn systemd(host: &Host, found: &mut Vec<Finding>) {
+    if !host.path("/run/systemd/system").is_dir() {
+        found.push(finding(Verdict::Note, "systemd does not run here; groups are set directly, and by policies", None));
+        return;
+    }
+    if host.is_live() {
+        match crate::dbus::Systemd::connect(false).and_then(|systemd| systemd.version()) {
+            Ok(version) => found.push(finding(Verdict::Ok, format!("systemd {version} answers"), None)),
+            Err(error) => found.push(finding(Verdict::Missing, error.message, Some("systemctl status dbus.socket"))),
+        }
+    }
+    if crate::persist::daemon_runs(host) {
+        found.push(finding(Verdict::Ok, "cgctl.service runs", None));
+    } else {
+        found.push(finding(Verdict::Note, "cgctl.service does not run, so X-CPU properties of units have no effect",
+                           Some("systemctl enable --now cgctl.service")));
+    }
+}
+
+/// What is wrong in unit files.
+fn units(host: &Host, found: &mut Vec<Finding>) {
+    let finder = Finder::new(host);
+    let (mut with, mut said) = (0, std::collections::BTreeSet::new());
+    for name in finder.known_units() {
+        // A directory "service.d" is for all services: any name will do to read it.
+        let unit = if unit::TYPES.contains(&name.as_str()) { format!("x.{name}") } else { name };
+        let properties = finder.properties(&unit, &[]);
+        with += usize::from(!properties.values.is_empty());
+        said.extend(properties.complaints.iter().map(ToString::to_string));
+    }
+    if with > 0 {
+        found.push(finding(Verdict::Ok, format!("{with} units have X-CPU properties in their files"), None));
+    }
+    found.extend(said.into_iter().map(|text| finding(Verdict::Missing, text, Some("correct the file, then systemctl daemon-reload"))));
+}
+
+pub fn text(findings: &[Finding]) -> String {
+    let mut out = String::new();
+    for finding in findings {
+        let sign = match finding.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Missing => "missing",
+        };
+        out += &format!("{sign:<8} {}\n", finding.what);
+        if let Some(mend) = &finding.mend {
+            out += &format!("         -> {mend}\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    fn texts(dir: &TempDir, target: Option<&str>) -> String {
+        text(&examine(&Host::new(Some(dir.path())), target).unwrap())
+    }
+
+    #[test]
+    fn all_is_well() {
+        let dir = TempDir::new();
+        dir.group("");
+        dir.group("a");
+        let out = texts(&dir, Some("a"));
+        assert!(!out.contains("missing") && out.contains("this kernel has cpu.headroom"), "{out}");
+    }
+
+    #[test]
+    fn stock_kernel() {
+        let dir = TempDir::new();
+        dir.file("sys/fs/cgroup/cgroup.controllers", "cpu\n");
+        dir.file("sys/fs/cgroup/cgroup.subtree_control", "cpu\n");
+        dir.file("sys/fs/cgroup/a/cpu.weight", "100\n");
+        let out = texts(&dir, None);
+        assert!(out.contains("missing  this kernel has none of cpu.hint") && out.contains("make deb"), "{out}");
+        dir.file("proc/cmdline", "quiet cgroup_steer=0\n");
+        assert!(texts(&dir, None).contains("booted with cgroup_steer=0"));
+    }
+
+    #[test]
+    fn controllers_and_units() {
+        let dir = TempDir::new();
+        for path in ["", "system.slice", "system.slice/x.service"] {
+            dir.group(path);
+        }
+        dir.file("sys/fs/cgroup/system.slice/cgroup.subtree_control", "memory\n");
+        dir.file("etc/systemd/system/x.service", "[Service]\nX-CPUHint=pak\n");
+        dir.file("run/systemd/system/empty", "");
+        let out = texts(&dir, Some("x.service"));
+        assert!(out.contains("/system.slice does not pass the cpu controller on"), "{out}");
+        assert!(out.contains("systemctl set-property x.service CPUWeight=100"), "{out}");
+        assert!(out.contains("x.service:2: X-CPUHint=pak"), "{out}");
+        assert!(out.contains("systemctl enable --now cgctl.service"), "{out}");
+    }
+
+    #[test]
+    fn no_cgroup2() {
+        let dir = TempDir::new();
+        dir.file("proc/self/mountinfo", "30 1 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
+        assert!(texts(&dir, None).contains("systemd.unified_cgroup_hierarchy=1"));
+    }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Show, set and keep the CPU policy files of cgroup v2: `cpu.hint`, `cpu.gang`, `cpu.headroom`.
+//!
+//! From the bottom up: `tree` opens groups and their files, `hint` and `setting` know values, `unit` knows unit files,
+//! `state` reads a group and `why` explains it, `target` finds a group by what somebody calls it, `set` and `policy`
+//! change groups, `dbus` speaks with systemd, and `watch`, `run`, `top`, `events`, `doctor`, `show` are commands.
+
+pub mod cli;
+pub mod dbus;
+pub mod doctor;
+pub mod error;
+pub mod events;
+pub mod hint;
+pub mod journal;
+pub mod nearest;
+pub mod persist;
+pub mod policy;
+pub mod run;
+pub mod set;
+pub mod setting;
+pub mod show;
+pub mod state;
+pub mod target;
+#[doc(hidden)]
+pub mod testing;
+pub mod top;
+pub mod tree;
+pub mod unit;
+pub mod watch;
+pub mod why;

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Units: names, the files that make them up, and the properties in those files that are ours.
+//!
+//! systemd ignores keys that begin with X-, so ours stand in the unit's own section, in any file that systemd itself
+//! would read for the unit, in the order in which it would (systemd.unit(5)): the fragment, then the drop-ins from
+//! "service.d" to "foo-.service.d" to "foo-bar.service.d", sorted by file name, a name in a directory of higher
+//! priority hiding the same name in a lower one. The last assignment wins; an empty one takes back what came before.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::hint::Request;
+use crate::nearest::suggestion;
+use crate::setting::{Key, Settings, KEYS};
+use crate::tree::Host;
+
+pub const TYPES: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
+
+/// systemd's own search path for the system manager, highest priority first.
+pub const SEARCH_PATH: [&str; 12] = [
+    "/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient",
+    "/run/systemd/generator.early", "/etc/systemd/system", "/etc/systemd/system.attached", "/run/systemd/system",
+    "/run/systemd/system.attached", "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+    "/run/systemd/generator.late",
+];
+
+/// The type of a unit's name, if it is one of those that have a cgroup.
+pub fn unit_type(name: &str) -> Option<&'static str> {
+    let (stem, suffix) = name.rsplit_once('.')?;
+    let valid = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    if stem.is_empty() || name.len() > 255 || !name.chars().all(valid) {
+        return None;
+    }
+    TYPES.into_iter().find(|known| *known == suffix)
+}
+
+/// The section of the unit file in which our properties stand.
+pub fn section(name: &str) -> Option<&'static str> {
+    Some(match unit_type(name)? {
+        "service" => "Service",
+        "slice" => "Slice",
+        "scope" => "Scope",
+        "socket" => "Socket",
+        "mount" => "Mount",
+        _ => "Swap",
+    })
+}
+
+/// Names that the kernel could take for files of its own get an underscore in front (cg_escape() in systemd).
+pub fn cgroup_name(unit: &str) -> String {
+    const CONTROLLERS: [&str; 14] = ["cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids",
+        "bpf-firewall", "bpf-devices", "bpf-foreign", "bpf-socket-bind", "bpf-restrict-network-interfaces", "cgroup"];
+    let clash = unit.split_once('.').is_some_and(|(prefix, _)| CONTROLLERS.contains(&prefix));
+    let special = unit.starts_with(['_', '.']) || matches!(unit, "notify_on_release" | "release_agent" | "tasks");
+    if clash || special { format!("_{unit}") } else { unit.to_string() }
+}
+
+/// The unit that a directory of the cgroup tree belongs to.
+pub fn from_cgroup_name(name: &str) -> Option<&str> {
+    let unit = name.strip_prefix('_').unwrap_or(name);
+    unit_type(unit).map(|_| unit)
+}
+
+/// Where a slice is in the tree: "a-b.slice" is "a.slice/a-b.slice".
+pub fn slice_path(name: &str) -> Option<String> {
+    let stem = name.strip_suffix(".slice")?;
+    if stem == "-" {
+        return Some(String::new());
+    }
+    if stem.is_empty() || stem.starts_with('-') || stem.ends_with('-') || stem.contains("--") {
+        return None;
+    }
+    let parts: Vec<String> = stem.match_indices('-').map(|(i, _)| i).chain([stem.len()])
+        .map(|end| cgroup_name(&format!("{}.slice", &stem[..end]))).collect();
+    Some(parts.join("/"))
+}
+
+/// As `systemd-escape` does it, for text that becomes part of a unit's name.
+pub fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'/' => out.push('-'),
+            b'.' if i == 0 => out.push_str("\\x2e"),
+            b if b.is_ascii_alphanumeric() || b":_.".contains(&b) => out.push(b as char),
+            b => out.push_str(&format!("\\x{b:02x}")),
+        }
+    }
+    out
+}
+
+/// One "key=value" of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    pub section: String,
+    pub key: String,
+    pub value: String,
+    pub line: usize,
+}
+
+/// Read a unit file as systemd does: comments, continued lines, sections. What is neither is left out.
+pub fn parse_file(text: &str) -> Vec<Assignment> {
+    let mut result = Vec::new();
+    let mut section = String::new();
+    let (mut pending, mut first): (Option<String>, usize) = (None, 0);
+    let lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    // The empty line at the end finishes a continuation that the file broke off in.
+    for (number, raw) in lines.chain([""]).enumerate() {
+        let comment = raw.trim_start().starts_with(['#', ';']);
+        let line = match pending.take() {
+            // A comment amid continued lines is left out, and the line goes on.
+            Some(sofar) if comment => {
+                pending = Some(sofar);
+                continue;
+            }
+            Some(sofar) => format!("{sofar} {raw}"),
+            None if comment => continue,
+            None => {
+                first = number + 1;
+                raw.to_string()
+            }
+        };
+        // An odd number of backslashes at the end; of an even one each escapes the next.
+        if line.len() < 1 << 20 && line.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1 {
+            pending = Some(line[..line.len() - 1].to_string());
+            continue;
+        }
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_string();
+        } else if let Some((key, value)) = line.split_once('=') {
+            result.push(Assignment {
+                section: section.clone(), key: key.trim_end().into(), value: value.trim().into(), line: first,
+            });
+        }
+    }
+    result
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub file: PathBuf,
+    pub line: usize,
+}
+
+/// Something wrong in a unit file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    pub origin: Origin,
+    pub text: String,
+}
+
+impl std::fmt::Display for Complaint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.origin.file.display(), self.origin.line, self.text)
+    }
+}
+
+/// What a unit's files say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    pub values: BTreeMap<Key, (String, Origin)>,
+    pub complaints: Vec<Complaint>,
+}
+
+impl Properties {
+    pub fn settings(&self) -> Settings {
+        self.values.iter().map(|(key, (value, _))| (*key, value.clone())).collect()
+    }
+
+    /// Take up a file that comes after those before. A bad value counts for nothing, and is complained of.
+    pub fn read(&mut self, section: &str, file: &Path, text: &str) {
+        if !text.contains("X-CPU") {
+            return; // most files of most systems
+        }
+        let properties: Vec<&str> = KEYS.iter().map(|key| key.property()).collect();
+        for assignment in parse_file(text) {
+            if !assignment.key.starts_with("X-CPU") {
+                continue;
+            }
+            let origin = Origin { file: file.into(), line: assignment.line };
+            let mut complain = |text: String| self.complaints.push(Complaint { origin: origin.clone(), text });
+            let Some(key) = KEYS.into_iter().find(|key| key.property() == assignment.key) else {
+                complain(format!("unknown property {}{}, ignored; known: {}", assignment.key,
+                                 suggestion(&assignment.key, properties.iter().copied()), properties.join(" ")));
+                continue;
+            };
+            if assignment.section != section {
+                complain(format!("{}= stands in [{}], but belongs into [{section}]; ignored", assignment.key,
+                                 assignment.section));
+                continue;
+            }
+            if assignment.value.is_empty() {
+                self.values.remove(&key);
+                continue;
+            }
+            match key.parse(&assignment.value) {
+                Ok(value) if key == Key::Hint && Request::is_edit(&value) =>
+                    complain(format!("{}={}: edits (+word, -word) would depend on what was before; ignored",
+                                     assignment.key, assignment.value)),
+                Ok(value) => {
+                    self.values.insert(key, (value, origin));
+                }
+                Err(error) => complain(format!("{}={}: {}; ignored", assignment.key, assignment.value, error.message)),
+            }
+        }
+    }
+}
+
+/// The names under which drop-ins for a unit may stand, least specific first.
+fn dropin_names(name: &str) -> Vec<String> {
+    let Some((stem, suffix)) = name.rsplit_once('.') else { return vec![] };
+    let mut names = vec![suffix.to_string()];
+    let instance = stem.find('@');
+    let prefix = &stem[..instance.unwrap_or(stem.len())];
+    for (i, _) in prefix.match_indices('-') {
+        if i > 0 && i + 1 < prefix.len() {
+            // "foo-bar@.service" takes "foo-@.service.d" too, "foo-bar.service" takes "foo-.service.d".
+            let at = if instance.is_some() { "@" } else { "" };
+            names.push(format!("{}{at}.{suffix}", &prefix[..=i]));
+        }
+    }
+    if instance.is_some_and(|i| i + 1 < stem.len()) {
+        names.push(format!("{prefix}@.{suffix}"));
+    }
+    names.push(name.to_string());
+    names
+}
+
+/// Where the files of units are.
+pub struct Finder {
+    pub host: Host,
+    pub path: Vec<String>,
+}
+
+impl Finder {
+    pub fn new(host: &Host) -> Finder {
+        Finder { host: host.clone(), path: SEARCH_PATH.map(str::to_string).to_vec() }
+    }
+
+    /// The first file of that name; one that is masked is none.
+    fn fragment(&self, name: &str) -> Option<PathBuf> {
+        let found = self.path.iter().map(|dir| Path::new(dir).join(name))
+            .find(|path| self.absolute(path).symlink_metadata().is_ok())?;
+        (self.resolve(&found) != Path::new("/dev/null")).then_some(found)
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        self.host.path(&path.to_string_lossy())
+    }
+
+    /// Follow links as if the fixture's directory were "/".
+    fn resolve(&self, path: &Path) -> PathBuf {
+        let mut path = path.to_path_buf();
+        for _ in 0..16 {
+            match std::fs::read_link(self.absolute(&path)) {
+                Ok(to) => path = path.parent().unwrap_or(Path::new("/")).join(to),
+                Err(_) => break,
+            }
+        }
+        path
+    }
+
+    /// The files that make up a unit: fragment first, then drop-ins in their order. `aliases` are its other names.
+    pub fn files(&self, name: &str, aliases: &[String]) -> Vec<PathBuf> {
+        let mut result = Vec::new();
+        let template = name.rsplit_once('.').and_then(|(stem, suffix)| {
+            Some(format!("{}@.{suffix}", stem.split_once('@').filter(|(_, instance)| !instance.is_empty())?.0))
+        });
+        let masked = self.path.iter().map(|dir| Path::new(dir).join(name))
+            .find(|path| self.absolute(path).symlink_metadata().is_ok())
+            .is_some_and(|path| self.resolve(&path) == Path::new("/dev/null"));
+        if !masked {
+            result.extend(self.fragment(name).or_else(|| self.fragment(&template?)));
+        }
+        let mut names = dropin_names(name);
+        for alias in aliases.iter().filter(|alias| *alias != name) {
+            names.extend(dropin_names(alias).into_iter().skip(1));
+        }
+        // File name -> (how specific, path): the more specific directory hides the other, then the earlier in the path.
+        let mut dropins: BTreeMap<String, (usize, PathBuf)> = BTreeMap::new();
+        for (rank, dropin_name) in names.iter().enumerate() {
+            for dir in self.path.iter().rev() {
+                let dir = Path::new(dir).join(format!("{dropin_name}.d"));
+                let Ok(entries) = std::fs::read_dir(self.absolute(&dir)) else { continue };
+                for entry in entries.flatten() {
+                    let file = entry.file_name().to_string_lossy().into_owned();
+                    if file.ends_with(".conf") && !file.starts_with('.')
+                        && dropins.get(&file).is_none_or(|(known, _)| *known <= rank) {
+                        dropins.insert(file.clone(), (rank, dir.join(file)));
+                    }
+                }
+            }
+        }
+        result.extend(dropins.into_values().map(|(_, path)| path)
+            .filter(|path| self.resolve(path) != Path::new("/dev/null")));
+        result
+    }
+
+    /// What a unit's files say about its cgroup.
+    pub fn properties(&self, name: &str, aliases: &[String]) -> Properties {
+        let mut properties = Properties::default();
+        let Some(section) = section(name) else { return properties };
+        for file in self.files(name, aliases) {
+            if let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(&file))) {
+                properties.read(section, &file, &String::from_utf8_lossy(&bytes));
+            }
+        }
+        properties
+    }
+
+    /// All unit names for which a file or a directory of drop-ins exists, for doctor's review.
+    pub fn known_units(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.path.iter()
+            .filter_map(|dir| std::fs::read_dir(self.host.path(dir)).ok())
+            .flat_map(|entries| entries.flatten())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .map(|name| name.strip_suffix(".d").map(str::to_string).unwrap_or(name))
+            .filter(|name| unit_type(name).is_some() || TYPES.contains(&name.as_str()))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// The drop-in of `set --persist`: what it has, with new values in it.
+pub fn edit_dropin(old: &str, unit: &str, settings: &Settings) -> Result<String> {
+    let section = section(unit).ok_or_else(|| Error::invalid(format!("{unit} is no unit that has a cgroup")))?;
+    let mut properties = Properties::default();
+    properties.read(section, Path::new("drop-in"), old);
+    let mut all = properties.settings();
+    all.extend(settings.iter().map(|(key, value)| (*key, value.clone())));
+    let mut text = format!("# Written by cgctl set; 'systemctl revert {unit}' takes it back.\n[{section}]\n\
+                            # A weight, if only the default one, makes systemd enable the cpu controller.\n\
+                            CPUWeight=100\n");
+    // A weight that somebody set in here is kept.
+    if let Some(weight) = parse_file(old).into_iter().rfind(|a| a.key == "CPUWeight" && a.value != "100") {
+        text = text.replace("CPUWeight=100", &format!("CPUWeight={}", weight.value));
+    }
+    for (key, value) in all {
+        text += &format!("{}={value}\n", key.property());
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(unit_type("web.service"), Some("service"));
+        assert_eq!(unit_type("a@b\\x2dc.service"), Some("service"));
+        for bad in ["web", ".service", "a/b.service", "a b.service", "web.timer", "../x.service"] {
+            assert_eq!(unit_type(bad), None, "{bad}");
+        }
+        assert_eq!(slice_path("a-b-c.slice").unwrap(), "a.slice/a-b.slice/a-b-c.slice");
+        assert_eq!(slice_path("-.slice").unwrap(), "");
+        assert_eq!(slice_path("a--b.slice"), None);
+        assert_eq!(cgroup_name("cpu.service"), "_cpu.service");
+        assert_eq!(from_cgroup_name("_cpu.service"), Some("cpu.service"));
+        assert_eq!(cgroup_name("web.service"), "web.service");
+        assert_eq!(cgroup_name("_x.service"), "__x.service");
+        assert_eq!(from_cgroup_name("__x.service"), Some("_x.service"));
+        assert_eq!(escape("my app/1"), "my\\x20app-1");
+        assert_eq!(escape(".x"), "\\x2ex");
+    }
+
+    #[test]
+    fn files_are_read_as_systemd_reads_them() {
+        let text = "# c\n; c\n[Service]\nExecStart=/bin/a \\\n# inside\n  b\nX-CPUHint = pack \n\n[Install]\nx\nA=b=c\nZ=\\";
+        let found = parse_file(text);
+        let short: Vec<_> = found.iter().map(|a| (a.section.as_str(), a.key.as_str(), a.value.as_str(), a.line)).collect();
+        assert_eq!(short, [("Service", "ExecStart", "/bin/a    b", 4), ("Service", "X-CPUHint", "pack", 7),
+                           ("Install", "A", "b=c", 11), ("Install", "Z", "", 12)]);
+    }
+
+    fn finder() -> (TempDir, Finder) {
+        let dir = TempDir::new();
+        let finder = Finder::new(&Host::new(Some(dir.path())));
+        (dir, finder)
+    }
+
+    #[test]
+    fn drop_ins_come_in_their_order() {
+        let (dir, finder) = finder();
+        dir.file("usr/lib/systemd/system/foo-bar.service", "[Service]\nX-CPUHint=pack\nX-CPUGang=yes\n");
+        dir.file("usr/lib/systemd/system/service.d/10-all.conf", "[Service]\nX-CPUHeadroom=1\n");
+        dir.file("etc/systemd/system/foo-.service.d/50-a.conf", "[Service]\nX-CPUHint=wake_hold\n");
+        dir.file("run/systemd/system/foo-bar.service.d/60-b.conf", "[Service]\nX-CPUGang=\n");
+        dir.file("etc/systemd/system/foo-bar.service.d/60-b.conf", "[Service]\nX-CPUGangScope=node\n");
+        dir.file("etc/systemd/system/foo-bar.service.d/.hidden.conf", "[Service]\nX-CPUGang=0\n");
+        let found = finder.properties("foo-bar.service", &[]);
+        let values: Vec<_> = found.values.iter().map(|(k, (v, _))| (k.name(), v.as_str())).collect();
+        assert_eq!(values, [("hint", "wake_hold"), ("gang.scope", "node"), ("gang", "1"), ("headroom", "1.00")]);
+        assert_eq!(found.complaints, []);
+        assert_eq!(found.values[&Key::Hint].1.line, 2);
+    }
+
+    #[test]
+    fn an_empty_value_takes_back() {
+        let (dir, finder) = finder();
+        dir.file("etc/systemd/system/a.service", "[Service]\nX-CPUHint=pack\nX-CPUHint=\n");
+        assert_eq!(finder.properties("a.service", &[]), Properties::default());
+    }
+
+    #[test]
+    fn templates_aliases_and_masks() {
+        let (dir, finder) = finder();
+        dir.file("etc/systemd/system/t@.service", "[Service]\nX-CPUHint=pack\n");
+        dir.file("etc/systemd/system/t@.service.d/x.conf", "[Service]\nX-CPUGang=1\n");
+        dir.file("etc/systemd/system/t@one.service.d/y.conf", "[Service]\nX-CPUGangScope=core\n");
+        assert_eq!(finder.properties("t@one.service", &[]).values.len(), 3);
+        assert_eq!(finder.properties("t@two.service", &[]).values.len(), 2);
+        dir.file("usr/lib/systemd/system/m.service", "[Service]\nX-CPUHint=pack\n");
+        std::os::unix::fs::symlink("/dev/null", dir.path().join("etc/systemd/system/m.service")).unwrap();
+        assert_eq!(finder.properties("m.service", &[]).values.len(), 0);
+        dir.file("etc/systemd/system/other.service.d/z.conf", "[Service]\nX-CPUHint=energy\n");
+        let found = finder.properties("a.service", &["other.service".into()]);
+        assert_eq!(found.values[&Key::Hint].0, "energy");
+        std::os::unix::fs::symlink("t@.service", dir.path().join("etc/systemd/system/link.service")).unwrap();
+        assert_eq!(finder.properties("link.service", &[]).values[&Key::Hint].0, "pack");
+    }
+
+    #[test]
+    fn complaints_name_file_and_line() {
+        let (dir, finder) = finder();
+        dir.file("etc/systemd/system/a.slice", "[Unit]\nX-CPUGang=1\n[Slice]\nX-CPUHint=wake_afine\nX-CPUHints=pack\n\
+                                                X-CPUHint=+pack\nX-CPUHeadroom=200\n");
+        let found = finder.properties("a.slice", &[]);
+        let texts: Vec<String> = found.complaints.iter().map(|c| c.to_string()).collect();
+        assert_eq!(texts.len(), 5);
+        assert!(texts[0].starts_with("/etc/systemd/system/a.slice:2: X-CPUGang= stands in [Unit]"), "{}", texts[0]);
+        assert!(texts[1].contains("a.slice:4:") && texts[1].contains("did you mean 'wake_affine'"), "{}", texts[1]);
+        assert!(texts[2].contains("did you mean 'X-CPUHint'"), "{}", texts[2]);
+        assert!(texts[3].contains("edits"));
+        assert!(texts[4].contains("out of range"));
+        assert_eq!(found.values.len(), 0);
+    }
+
+    #[test]
+    fn editing_keeps_what_is_there() {
+        let settings = |words: &[&str]| crate::setting::parse_assignments(words).unwrap();
+        let one = edit_dropin("", "a.service", &settings(&["hint=pack"])).unwrap();
+        assert!(one.contains("[Service]\n") && one.contains("CPUWeight=100\n") && one.contains("X-CPUHint=pack\n"));
+        let two = edit_dropin(&one.replace("=100", "=50"), "a.service", &settings(&["gang=1"])).unwrap();
+        assert!(two.contains("CPUWeight=50\n") && two.contains("X-CPUHint=pack\nX-CPUGang=1\n"), "{two}");
+        assert!(edit_dropin("", "a.timer", &settings(&["gang=1"])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_file(text in "(\\PC|[\\[\\]=\\\\#;\n\r])*") {
+            let lines = text.split('\n').count();
+            for assignment in parse_file(&text) {
+                prop_assert!(assignment.line >= 1 && assignment.line <= lines);
+                prop_assert!(!assignment.value.contains('\n'));
+            }
+            let mut properties = Properties::default();
+            properties.read("Service", Path::new("x"), &format!("[Service]\nX-CPUHint={text}"));
+        }
+
+        #[test]
+        fn any_properties(lines in proptest::collection::vec(
+                "(\\[(Unit|Service|Slice)\\]|X-CPU[A-Za-z]{0,10}=[a-z0-9_ +.%-]{0,20}\\\\?)", 0..12)) {
+            let mut properties = Properties::default();
+            properties.read("Service", Path::new("x"), &lines.join("\n"));
+            for (key, (value, origin)) in &properties.values {
+                prop_assert_eq!(&key.parse(value).unwrap(), value);
+                prop_assert!(origin.line <= lines.len());
+            }
+        }
+
+        #[test]
+        fn any_name(name in "\\PC*") {
+            unit_type(&name);
+            slice_path(&format!("{name}.slice"));
+            dropin_names(&name);
+            prop_assert!(name.is_empty() || unit_type(&format!("x{}.service", escape(&name))).is_some() || name.len() > 60);
+        }
+    }
+}

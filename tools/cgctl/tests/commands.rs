@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The program as it is run, on trees of files: what it prints, what it writes, and its exit status.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use cgctl::testing::TempDir;
+
+struct Machine(TempDir);
+
+impl Machine {
+    /// A machine with a kernel that has all of the files.
+    fn new() -> Machine {
+        let dir = TempDir::new();
+        for path in ["", "system.slice", "system.slice/web.service", "system.slice/batch-1.service",
+                     "system.slice/batch-2.service", "jobs", "jobs/night"] {
+            dir.group(path);
+        }
+        for file in ["cpu.hint", "cpu.hint.effective", "cpu.gang", "cpu.gang.scope", "cpu.headroom", "cpu.weight"] {
+            std::fs::remove_file(dir.path().join("sys/fs/cgroup").join(file)).unwrap();
+        }
+        dir.file("proc/77/cgroup", "0::/system.slice/web.service\n");
+        dir.file("proc/self/cgroup", "0::/jobs/night\n");
+        dir.file("proc/sys/kernel/osrelease", "6.12.0-steer\n");
+        Machine(dir)
+    }
+
+    fn with_policies() -> Machine {
+        let machine = Machine::new();
+        let dir = &machine.0;
+        let web = "sys/fs/cgroup/system.slice/web.service";
+        dir.file(&format!("{web}/cpu.hint"), "wake_affine\n");
+        dir.file(&format!("{web}/cpu.hint.effective"), "wake_affine\n");
+        dir.file(&format!("{web}/cpu.headroom"), "30.00\n");
+        dir.file(&format!("{web}/cpu.stat"), "usage_usec 1000\nhint_wake_followed 170\nhint_wake_same_llc 0\n\
+                 hint_wake_full 830\nhint_wake_affinity 0\nhint_wake_irq 0\n");
+        dir.file("sys/fs/cgroup/jobs/cpu.hint", "background\n");
+        dir.file("sys/fs/cgroup/jobs/cpu.hint.effective", "scan_none slice_long preempt_none pack\n");
+        dir.file("sys/fs/cgroup/jobs/night/cpu.hint.effective", "scan_none slice_long preempt_none pack\n");
+        dir.file("sys/fs/cgroup/jobs/cpu.headroom.stat",
+                 "demand 30.00\nidle 27.31\nbudget_usec 350000\nperiod_usec 100000\n");
+        dir.file("sys/fs/cgroup/jobs/cpu.stat", "usage_usec 5\nheadroom_periods 200\nheadroom_capped_periods 50\n\
+                 headroom_capped_usec 1500000\n");
+        machine
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_cgctl")).arg("--root").arg(self.0.path()).args(words)
+            .stdin(std::process::Stdio::null()).output().unwrap()
+    }
+
+    /// Standard output and error; the status has to be right.
+    fn status(&self, status: i32, words: &[&str]) -> String {
+        let done = self.run(words);
+        let text = String::from_utf8(done.stdout).unwrap() + &String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(status), "{words:?}: {text}");
+        text
+    }
+
+    fn read(&self, file: &str) -> String {
+        self.0.read(&format!("sys/fs/cgroup/{file}"))
+    }
+}
+
+#[test]
+fn show_everything() {
+    let machine = Machine::with_policies();
+    assert_eq!(machine.status(0, &["show"]), "\
+GROUP                      HINT         GANG  HEADROOM  WHY
+/jobs                      background   -     -         headroom: siblings want 30.00 % idle, 27.31 % is; held to 350.0 ms of CPU in 100.0 ms
+/system.slice/web.service  wake_affine  -     30.00     wake: followed in 17 % of 1,000 wakeups; not followed: target LLC full, 83 % of wakeups
+");
+    assert_eq!(machine.status(0, &[]), machine.status(0, &["show"]), "no command is show");
+    assert_eq!(Machine::new().status(0, &["show"]), "no group has a policy; 'cgctl set' gives it one\n");
+}
+
+#[test]
+fn show_one() {
+    let machine = Machine::with_policies();
+    assert_eq!(machine.status(0, &["show", "web"]), "\
+/system.slice/web.service
+  hint      wake_affine  (effective: wake_affine)
+  gang      no  (scope: llc)
+  headroom  30.00 %
+  gives way demand 0.00 %, idle 100.00 %, budget max
+  why       wake: followed in 17 % of 1,000 wakeups; not followed: target LLC full, 83 % of wakeups
+  counters  hint_wake_followed 170
+            hint_wake_full 830
+");
+    assert_eq!(machine.status(0, &["show", "self"]).lines().nth(1).unwrap(),
+               "  hint      inherit  (effective: scan_none slice_long preempt_none pack, from /jobs)");
+    assert_eq!(machine.status(0, &["show", "77"]), machine.status(0, &["show", "web.service"]));
+}
+
+#[test]
+fn show_for_programs() {
+    let machine = Machine::with_policies();
+    assert_eq!(machine.status(0, &["show", "--tsv"]), "\
+path\thint\thint.effective\tgang\tgang.scope\theadroom\tdemand\tidle\tbudget_usec
+/jobs\tbackground\tscan_none slice_long preempt_none pack\t0\tllc\t0.00\t30.00\t27.31\t350000
+/system.slice/web.service\twake_affine\twake_affine\t0\tllc\t30.00\t0.00\t100.00\tmax
+");
+    let json: serde_json::Value = serde_json::from_str(&machine.status(0, &["show", "--json", "web"])).unwrap();
+    assert_eq!(json[0]["hint.effective"], "wake_affine");
+    assert_eq!(json[0]["stat"]["hint_wake_full"], 830);
+    assert!(json[0]["why"][0].as_str().unwrap().contains("83 %"));
+}
+
+#[test]
+fn tree() {
+    let machine = Machine::with_policies();
+    assert_eq!(machine.status(0, &["tree"]), "\
+/
+├─jobs  hint=background  (effective: scan_none slice_long preempt_none pack)
+└─system.slice
+  └─web.service  hint=wake_affine  headroom=30.00
+");
+    assert!(machine.status(0, &["tree", "--all", "system.slice"]).contains("├─batch-2.service\n└─web.service"));
+}
+
+#[test]
+fn set_and_what_it_says() {
+    let machine = Machine::new();
+    assert_eq!(machine.status(0, &["set", "web", "hint=tail_latency", "headroom=12.5", "gang=0"]), "\
+/system.slice/web.service: hint inherit -> tail_latency
+/system.slice/web.service: headroom 0.00 -> 12.50
+/system.slice/web.service: gang 0 already
+");
+    assert_eq!(machine.read("system.slice/web.service/cpu.headroom"), "12.50\n");
+    let text = machine.status(0, &["set", "jobs/night", "headroom=20", "--propagate", "-n"]);
+    assert_eq!(text, "/jobs/night: headroom 0.00 -> 20.00\n/jobs: headroom 0.00 -> 20.00 (so that /jobs is protected \
+                      from what is beside it)\nnothing was written\n");
+    assert_eq!(machine.read("jobs/cpu.headroom"), "0.00\n");
+    let json: serde_json::Value = serde_json::from_str(&machine.status(0, &["set", "jobs", "gang=1", "--json"])).unwrap();
+    assert_eq!(json["changes"][0]["new"], "1");
+}
+
+#[test]
+fn statuses() {
+    let machine = Machine::new();
+    for (status, words, text) in [
+        (2, &["set", "web"][..], "required"),
+        (2, &["shwo"], "similar"),
+        (3, &["set", "web", "hint=wake_afine"], "did you mean 'wake_affine'"),
+        (3, &["set", "web", "hnt=pack"], "did you mean 'hint'"),
+        (3, &["set", "web", "headroom=101"], "0.00 to 100.00"),
+        (3, &["set", "web", "hint=wake_affine,wake_hold"], "category 'wake'"),
+        (3, &["show", "../../etc"], "'..'"),
+        (3, &["show", "/sys/fs/cgroup/../../../etc"], "'..'"),
+        (4, &["show", "wbe.service"], "did you mean 'web.service'"),
+        (4, &["set", "/gone", "hint=pack"], "no cgroup /gone"),
+        (4, &["show", "4711"], "no process 4711"),
+        (5, &["show", "/"], "root cgroup"),
+        (5, &["set", "/", "hint=pack"], "root cgroup"),
+        (3, &["set", "/jobs", "hint=pack", "--persist"], "no systemd unit"),
+        (3, &["properties", "x.timer"], "no unit that has a cgroup"),
+    ] {
+        let said = machine.status(status, words);
+        assert!(said.contains(text), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn kernels_that_lack_files() {
+    let machine = Machine::new();
+    let web = machine.0.path().join("sys/fs/cgroup/system.slice/web.service");
+    for file in ["cpu.gang", "cpu.gang.scope", "cpu.headroom", "cpu.headroom.stat"] {
+        std::fs::remove_file(web.join(file)).unwrap();
+    }
+    assert!(machine.status(5, &["set", "web", "hint=pack", "gang=1"]).contains("no cpu.gang: this kernel"));
+    assert_eq!(machine.read("system.slice/web.service/cpu.hint"), "inherit\n");
+    let text = machine.status(0, &["set", "web", "hint=pack", "gang=1", "--skip-missing"]);
+    assert!(text.contains("hint inherit -> pack") && text.contains("has no cpu.gang"), "{text}");
+    assert!(!machine.status(0, &["show", "web"]).contains("gang"));
+    assert_eq!(machine.status(0, &["show", "web", "--tsv"]).lines().nth(1).unwrap(),
+               "/system.slice/web.service\tpack\tnone\t-\t-\t-\t-\t-\t-");
+}
+
+#[test]
+fn no_permission() {
+    if rustix::process::geteuid().is_root() {
+        return; // root may write everything; the machine with systemd tests a user
+    }
+    let machine = Machine::new();
+    let file = machine.0.path().join("sys/fs/cgroup/jobs/cpu.headroom");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o444)).unwrap();
+    assert!(machine.status(6, &["set", "jobs", "hint=pack", "headroom=3"]).contains("no permission"));
+    assert_eq!(machine.read("jobs/cpu.hint"), "inherit\n");
+}
+
+#[test]
+fn policies() {
+    let machine = Machine::new();
+    machine.0.file("p.toml", "[unit.\"batch-*.service\"]\nhint = \"background\"\n[group.\"jobs\"]\ngang = true\n\
+                              \"gang.scope\" = \"node\"\n[unit.\"none.service\"]\nheadroom = 3\n");
+    let file = machine.0.path().join("p.toml");
+    let file = file.to_str().unwrap();
+    let changes = "/jobs: gang.scope llc -> node\n/jobs: gang 0 -> 1\n\
+                   /system.slice/batch-1.service: hint inherit -> background\n\
+                   /system.slice/batch-2.service: hint inherit -> background\n";
+    assert_eq!(machine.status(1, &["diff", file]), changes);
+    assert!(machine.status(0, &["apply", "-n", file]).contains("nothing was written"));
+    assert_eq!(machine.status(1, &["diff", file]), changes, "a dry run is dry");
+    assert!(machine.status(4, &["apply", "--strict", file]).contains("no group is unit none.service"));
+    assert_eq!(machine.status(1, &["diff", file]), changes, "strict changes nothing");
+    assert!(machine.status(0, &["apply", file]).starts_with(changes));
+    assert_eq!(machine.status(0, &["diff", file]), "");
+    assert_eq!(machine.status(0, &["dump"]), "\
+# Written by cgctl dump.
+
+[group.\"jobs\"]
+\"gang.scope\" = \"node\"
+gang = true
+
+[unit.\"batch-1.service\"]
+hint = \"background\"
+
+[unit.\"batch-2.service\"]
+hint = \"background\"
+");
+    machine.0.file("p.toml", "[unit.\"a.service\"]\nhint = 5\n");
+    assert!(machine.status(3, &["apply", file]).contains("p.toml:2: hint: unknown word '5'"));
+}
+
+#[test]
+fn kept() {
+    let machine = Machine::new();
+    let text = machine.status(0, &["set", "web.service", "hint=pack", "--persist"]);
+    assert!(text.contains("/etc/systemd/system/web.service.d/50-cgctl.conf: written"), "{text}");
+    assert!(text.contains("systemctl enable --now cgctl.service"), "{text}");
+    assert_eq!(machine.read("system.slice/web.service/cpu.hint"), "pack\n");
+    machine.status(0, &["set", "later.service", "headroom=3", "--runtime"]);
+    assert!(machine.0.read("run/systemd/system/later.service.d/50-cgctl.conf").contains("X-CPUHeadroom=3.00\n"));
+    assert_eq!(machine.status(0, &["properties", "web.service"]),
+               "X-CPUHint=pack\t/etc/systemd/system/web.service.d/50-cgctl.conf:5\n");
+    machine.status(0, &["set", "jobs", "hint=energy"]);
+    machine.0.file("sys/fs/cgroup/system.slice/web.service/cpu.hint", "inherit\n");
+    machine.status(0, &["watch", "--once"]);
+    assert_eq!(machine.read("system.slice/web.service/cpu.hint"), "pack\n");
+    assert_eq!(machine.read("jobs/cpu.hint"), "energy\n", "what is no unit is left alone");
+}
+
+#[test]
+fn doctor() {
+    let machine = Machine::new();
+    let text = machine.status(0, &["doctor", "web"]);
+    assert!(text.contains("ok       Linux 6.12.0-steer\n"), "{text}");
+    assert!(text.contains("ok       this kernel has cpu.headroom\n"), "{text}");
+    machine.0.file("etc/systemd/system/web.service", "[Service]\nX-CPUGang=perhaps\n");
+    let text = machine.status(1, &["doctor"]);
+    assert!(text.contains("missing  /etc/systemd/system/web.service:2: X-CPUGang=perhaps: gang: 'perhaps'"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&machine.status(1, &["doctor", "--json"])).unwrap();
+    assert!(json.as_array().unwrap().iter().any(|finding| finding["verdict"] == "missing"));
+}
+
+#[test]
+fn manual_and_completions() {
+    let machine = Machine::new();
+    let man = machine.0.path().join("man");
+    std::fs::create_dir(&man).unwrap();
+    machine.status(0, &["man", man.to_str().unwrap()]);
+    assert!(machine.0.read("man/cgctl-set.1").contains("KEY=VALUE"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(machine.status(0, &["completions", shell]).contains("watch-events"));
+    }
+}
+
+#[test]
+fn batch_top() {
+    let machine = Machine::with_policies();
+    let text = machine.status(0, &["top", "--batch", "1", "--interval", "0.05", "--sort", "name"]);
+    let groups: Vec<&str> = text.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(groups, ["GROUP", "/jobs", "/jobs/night", "/system.slice/web.service"]);
+    assert!(machine.status(2, &["top"]).contains("--batch"));
+}
