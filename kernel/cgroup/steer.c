@@ -377,6 +377,7 @@ static int steer_debug_show(struct seq_file *sf, void *v)
 {
 	seq_printf(sf, "hint_users %d\nhint_key %d\n", READ_ONCE(steer_users),
 		   static_key_enabled(&steer_hint_key.key));
+	steer_headroom_debug_show(sf);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(steer_debug);

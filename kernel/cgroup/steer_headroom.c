@@ -397,6 +397,19 @@ void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg)
 		   div_u64(atomic64_read(&hr->capped_ns), NSEC_PER_USEC));
 }
 
+/**
+ * steer_headroom_debug_show - add our state to debugfs sched/steer
+ * @sf: where to
+ */
+void steer_headroom_debug_show(struct seq_file *sf)
+{
+	guard(mutex)(&steer_headroom_mutex);
+
+	seq_printf(sf, "headroom_arenas %zu\nheadroom_key %d\n",
+		   list_count_nodes(&steer_arenas),
+		   static_key_enabled(&steer_headroom_key.key));
+}
+
 static int steer_headroom_show(struct seq_file *sf, void *v)
 {
 	struct steer_headroom *hr = READ_ONCE(steer_tg(seq_css(sf))->steer.headroom);

@@ -701,7 +701,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	now = ktime_get_ns();
 	scoped_guard(raw_spinlock_irq, &pool->lock)
 		steer_pool_update(pool, now);
-	pool->next_update = (div64_u64(now, STEER_PERIOD) + 1) * STEER_PERIOD;
+	pool->next_update = (div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD) + 1) * STEER_PERIOD;
 	hrtimer_start(&pool->timer, ns_to_ktime(pool->next_update), HRTIMER_MODE_ABS);
 	return pool;
 }

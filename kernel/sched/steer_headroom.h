@@ -151,6 +151,7 @@ void steer_headroom_online(struct task_group *tg);
 void steer_headroom_offline(struct task_group *tg);
 void steer_headroom_free(struct task_group *tg);
 void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg);
+void steer_headroom_debug_show(struct seq_file *sf);
 int steer_headroom_init(void);
 
 bool __steer_headroom_held(struct task_group *tg);
@@ -241,6 +242,7 @@ static inline void steer_headroom_online(struct task_group *tg) { }
 static inline void steer_headroom_offline(struct task_group *tg) { }
 static inline void steer_headroom_free(struct task_group *tg) { }
 static inline void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg) { }
+static inline void steer_headroom_debug_show(struct seq_file *sf) { }
 static inline int steer_headroom_init(void) { return 0; }
 static inline bool steer_headroom_held(struct task_group *tg) { return false; }
 static inline bool steer_headroom_constrained(struct task_group *tg) { return false; }
