@@ -33,7 +33,9 @@
  * steer_headroom_mutex serialises requests, the start and the end of groups, and
  * the refresh. It nests inside cgroup_mutex (css_offline is called with that held)
  * and outside of the lock of CPU hotplug. Children are walked under RCU, with a
- * reference across whatever may sleep.
+ * reference across whatever may sleep. The walk meets groups that are being made or
+ * removed. A group under construction joins in steer_headroom_online(); one that is
+ * removed leaves when a walk meets it, or in steer_headroom_offline() at the latest.
  *
  * Static key
  * ----------
@@ -155,8 +157,17 @@ typedef int (*steer_child_fn)(struct steer_arena *arena, struct task_group *tg,
 			      unsigned int request, unsigned int most);
 
 /*
- * For each child that is alive, with @changed as if it had @request already.
- * Stops at the first error.
+ * A child that may be held back: it cannot fail to come into being any more, and
+ * is not being removed. What it cannot be is in a pool for longer than the arena.
+ */
+static bool steer_child_alive(struct cgroup_subsys_state *css)
+{
+	return READ_ONCE(steer_tg(css)->steer.online) && !css_is_dying(css);
+}
+
+/*
+ * For each child, with @changed as if it had @request already. One that is not
+ * alive is taken for one that nobody can hold back. Stops at the first error.
  */
 static int steer_for_each_child(struct steer_arena *arena, steer_child_fn fn,
 				struct task_group *changed, unsigned int request,
@@ -170,12 +181,13 @@ static int steer_for_each_child(struct steer_arena *arena, steer_child_fn fn,
 	rcu_read_lock();
 	css_for_each_child(pos, arena->parent) {
 		struct task_group *tg = steer_tg(pos);
+		unsigned int its = tg == changed ? request : steer_request(tg);
 
-		if (!css_tryget_online(pos))
+		if (!css_tryget(pos))
 			continue;
 		rcu_read_unlock();
 
-		ret = fn(arena, tg, tg == changed ? request : steer_request(tg), most);
+		ret = fn(arena, tg, steer_child_alive(pos) ? its : UINT_MAX, most);
 		cond_resched();
 
 		rcu_read_lock();
@@ -337,7 +349,7 @@ void steer_headroom_online(struct task_group *tg)
 
 	parent = steer_tg(tg->css.parent)->steer.headroom;
 	if (parent && parent->arena)
-		steer_child_commit(parent->arena, tg, 0, parent->arena->most);
+		steer_child_commit(parent->arena, tg, steer_request(tg), parent->arena->most);
 }
 
 /**

@@ -540,7 +540,8 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 	rcu_read_unlock();
 
 	same = steer_pool_measure(pool, now, &idle_ns);
-	steer_pool_want(pool, shares->starved || shares->capped_weight);
+	steer_pool_want(pool, pool->binding && (shares->starved || shares->capped_weight ||
+						!cpumask_empty(pool->waiting)));
 
 	m.capacity = STEER_PERIOD * cpumask_weight(pool->measured);
 	m.idle = min_t(u64, steer_per_period(idle_ns - pool->idle_ns, elapsed), m.capacity);
