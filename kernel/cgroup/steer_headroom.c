@@ -169,9 +169,9 @@ static bool steer_child_alive(struct cgroup_subsys_state *css)
  * For each child, with @changed as if it had @request already. One that is not
  * alive is taken for one that nobody can hold back. Stops at the first error.
  */
-static int steer_for_each_child(struct steer_arena *arena, steer_child_fn fn,
-				struct task_group *changed, unsigned int request,
-				unsigned int most)
+static int steer_walk_children(struct steer_arena *arena, steer_child_fn fn,
+			       struct task_group *changed, unsigned int request,
+			       unsigned int most)
 {
 	struct cgroup_subsys_state *pos;
 	int ret = 0;
@@ -293,12 +293,12 @@ static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int re
 		return -ENOMEM;
 
 	most = steer_arena_most(arena, hr, request);
-	ret = steer_for_each_child(arena, steer_child_prepare, tg, request, most);
+	ret = steer_walk_children(arena, steer_child_prepare, tg, request, most);
 	if (!ret) {
 		steer_request_move(arena, hr, request);
 		arena->most = most;
 		/* What was prepared is there, unless cpusets just changed. */
-		steer_for_each_child(arena, steer_child_commit, NULL, 0, most);
+		steer_walk_children(arena, steer_child_commit, NULL, 0, most);
 	}
 	if (list_empty(&arena->requests))
 		steer_arena_destroy(arena);
@@ -319,7 +319,7 @@ static void steer_refresh(struct work_struct *work)
 	guard(mutex)(&steer_headroom_mutex);
 
 	list_for_each_entry(arena, &steer_arenas, link) {
-		steer_for_each_child(arena, steer_child_commit, NULL, 0, arena->most);
+		steer_walk_children(arena, steer_child_commit, NULL, 0, arena->most);
 		steer_pools_trim(arena);
 		if (!READ_ONCE(arena->crowded))
 			continue;
@@ -376,7 +376,7 @@ void steer_headroom_offline(struct task_group *tg)
 	steer_request_move(arena, hr, 0);
 	if (most != arena->most) {
 		arena->most = most;
-		steer_for_each_child(arena, steer_child_commit, NULL, 0, most);
+		steer_walk_children(arena, steer_child_commit, NULL, 0, most);
 	}
 	if (list_empty(&arena->requests))
 		steer_arena_destroy(arena);

@@ -494,13 +494,14 @@ unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
 /* Sum of the idle clocks; false if it is of other CPUs than the last one. */
 static bool steer_pool_measure(struct steer_pool *pool, u64 now, u64 *idle_ns)
 {
+	u64 sum = 0;
 	bool same;
 	int cpu;
 
-	*idle_ns = 0;
 	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
 	for_each_cpu(cpu, pool->online)
-		*idle_ns += steer_idle_ns(cpu, now);
+		sum += steer_idle_ns(cpu, now);
+	*idle_ns = sum;
 	same = cpumask_equal(pool->online, pool->measured);
 	cpumask_copy(pool->measured, pool->online);
 	return same;
@@ -702,7 +703,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	now = ktime_get_ns();
 	scoped_guard(raw_spinlock_irq, &pool->lock)
 		steer_pool_update(pool, now);
-	pool->next_update = (div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD) + 1) * STEER_PERIOD;
+	pool->next_update = STEER_PERIOD * (1 + div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD));
 	hrtimer_start(&pool->timer, ns_to_ktime(pool->next_update), HRTIMER_MODE_ABS);
 	return pool;
 }

@@ -23,7 +23,7 @@ static void parse_test(struct kunit *test)
 		const char *text;
 		int ret;
 		unsigned int percent;
-	} cases[] = {
+	} texts[] = {
 		{ "0", 0, 0 }, { "0.00", 0, 0 }, { "-0", 0, 0 }, { "00", 0, 0 },
 		{ "20", 0, 2000 }, { "20.5", 0, 2050 }, { "20.50", 0, 2050 },
 		{ "20.05", 0, 2005 }, { "0.01", 0, 1 }, { "+7", 0, 700 },
@@ -39,14 +39,14 @@ static void parse_test(struct kunit *test)
 		{ "20,5", -EINVAL }, { "\n", -EINVAL }, { "1\n2", -EINVAL },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		unsigned int percent = UNTOUCHED;
-		int ret = steer_headroom_parse(cases[i].text, &percent);
+		int ret = steer_headroom_parse(texts[i].text, &percent);
 
-		KUNIT_EXPECT_EQ_MSG(test, ret, cases[i].ret, "\"%s\"", cases[i].text);
+		KUNIT_EXPECT_EQ_MSG(test, ret, texts[i].ret, "\"%s\"", texts[i].text);
 		KUNIT_EXPECT_EQ_MSG(test, percent,
-				    cases[i].ret ? UNTOUCHED : cases[i].percent,
-				    "\"%s\"", cases[i].text);
+				    texts[i].ret ? UNTOUCHED : texts[i].percent,
+				    "\"%s\"", texts[i].text);
 	}
 }
 
@@ -167,6 +167,12 @@ static void machine_step(struct machine *machine, s64 main, unsigned int demand,
 	machine->idle = max(CAPACITY - main - used, 0LL);
 }
 
+/* By how much idle time misses the demand, in hundredths of a percent */
+static int off_demand(u64 idle, unsigned int demand)
+{
+	return abs((int)steer_headroom_percent(idle, CAPACITY) - (int)demand);
+}
+
 /* Steady load: the demand is met, to a tenth of a percent. */
 static void steady_test(struct kunit *test)
 {
@@ -179,8 +185,7 @@ static void steady_test(struct kunit *test)
 			machine_start(&machine, 1);
 			for (int n = 0; n < 100; n++)
 				machine_step(&machine, loads[i] * PERCENT, demand, 97);
-			KUNIT_EXPECT_LE_MSG(test, abs((int)steer_headroom_percent(machine.idle,
-					    CAPACITY) - (int)demand), 10,
+			KUNIT_EXPECT_LE_MSG(test, off_demand(machine.idle, demand), 10,
 					    "load %d demand %u", loads[i], demand);
 		}
 	}
@@ -220,8 +225,8 @@ static void rivals_test(struct kunit *test)
 			machine_step(&machine, 20 * PERCENT, 3000, 98);
 		for (int n = 0; n < 50; n++) {
 			machine_step(&machine, 20 * PERCENT, 3000, 98);
-			KUNIT_EXPECT_LE_MSG(test, abs((int)steer_headroom_percent(machine.idle,
-					    CAPACITY) - 3000), 100, "%d pools", pools);
+			KUNIT_EXPECT_LE_MSG(test, off_demand(machine.idle, 3000), 100,
+					    "%d pools", pools);
 		}
 	}
 }
@@ -242,8 +247,7 @@ static void noise_test(struct kunit *test)
 		if (n >= 100)
 			sum += machine.idle;
 	}
-	KUNIT_EXPECT_LE(test, abs((int)steer_headroom_percent(div_u64(sum, 2000), CAPACITY) -
-				  2500), 50);
+	KUNIT_EXPECT_LE(test, off_demand(div_u64(sum, 2000), 2500), 50);
 }
 
 /* Groups that want a part of the CPUs each; the level decides what they get. */
@@ -348,6 +352,7 @@ static struct kunit_suite steer_headroom_suite = {
 	.name = "steer_headroom",
 	.test_cases = steer_headroom_cases,
 };
+
 kunit_test_suite(steer_headroom_suite);
 
 MODULE_DESCRIPTION("KUnit tests for the arithmetic of cpu.headroom");

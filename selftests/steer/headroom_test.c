@@ -529,18 +529,19 @@ TEST_F_TIMEOUT(headroom, weights, 300)
 	ASSERT_EQ(0, cg_write(self->side, "cpu.weight", "50"));
 	ASSERT_EQ(0, cg_write(self->other, "cpu.weight", "200"));
 	ASSERT_EQ(0, hogs_start(&self->more, self->other, &self->t.cpus, 0));
-	ASSERT_EQ(0, hold(self, self->side, "50"));
+	ASSERT_EQ(0, hold(self, self->side, "20"));
 	ASSERT_EQ(0, hogs_run(&self->more));
 	EXPECT_TRUE(is_held(self->side, 3));
 	EXPECT_TRUE(is_held(self->other, 3));
 	side = usage(self->side);
 	other = usage(self->other);
-	EXPECT_TRUE(WAIT_FOR(usage(self->side) - side > 500000 &&
-			     usage(self->other) - other > 500000));
+	EXPECT_TRUE(WAIT_FOR(usage(self->side) - side > 2000000 &&
+			     usage(self->other) - other > 2000000));
 	side = usage(self->side) - side;
 	other = usage(self->other) - other;
 	TH_LOG("weights 1:4, CPU time 1:%.2f", (double)other / side);
-	EXPECT_LT(side * 3 / 2, other);
+	/* Each queue's turn at the floor is the same for both, if timers are late. */
+	EXPECT_LT(side * 5 / 4, other);
 }
 
 /* The smaller of both counts, and cpu.max counts its own periods. */
