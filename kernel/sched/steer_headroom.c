@@ -75,8 +75,8 @@
  * All groups of pools have their bandwidth accounted, as if they had a cpu.max.
  * Their queues ask for runtime in slices, and both cpu.max and the pool have to
  * grant it. The pool grants what its tokens and the group's cap allow. A queue
- * that is denied is throttled as it is for cpu.max, but waits in a list of this
- * CPU and not in that of cpu.max, whose timer never sees it.
+ * that is denied is throttled as it is for cpu.max, but waits in a list of its CPU
+ * for the pool, and the timers of cpu.max pass it over.
  *
  * When a pool could not satisfy everybody, its budget comes in parts, one each 5
  * ms. With each part as many CPUs with waiting queues are interrupted as there are
@@ -161,7 +161,7 @@ static DEFINE_PER_CPU(struct steer_clock, steer_clock);
 
 /**
  * struct steer_waiting - queues of a CPU that pools hold back
- * @queues: by their throttled_list; under the rq lock
+ * @queues: by their steer.waiting; under the rq lock
  * @csd: to interrupt the CPU
  * @kicked: @csd is on its way
  */
@@ -305,8 +305,11 @@ bool __steer_headroom_constrained(struct task_group *tg)
 
 /* ------------------------------------------------------------ held back */
 
-struct list_head *__steer_headroom_queue(struct cfs_rq *cfs_rq,
-					 struct list_head *quota_queue)
+/*
+ * It is in the list of its group's throttled queues as well, which is read under
+ * RCU: one of cpu.max's timers may be on it, and must find its way back.
+ */
+void __steer_headroom_wait(struct cfs_rq *cfs_rq)
 {
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
 	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
@@ -318,12 +321,12 @@ struct list_head *__steer_headroom_queue(struct cfs_rq *cfs_rq,
 
 	pool = hr ? hr->pool : NULL;
 	if (!pool || (cfs_b->quota != RUNTIME_INF && !cfs_b->runtime))
-		return quota_queue;
+		return;
 
 	cfs_rq->steer.pool = pool;
+	list_add_tail(&cfs_rq->steer.waiting, &per_cpu(steer_waiting, cpu).queues);
 	if (!(*per_cpu_ptr(pool->nr_waiting, cpu))++)
 		cpumask_set_cpu(cpu, pool->waiting);
-	return &per_cpu(steer_waiting, cpu).queues;
 }
 
 /*
@@ -345,20 +348,19 @@ void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
 		cfs_rq->throttled_clock = 0;
 	}
 	cfs_rq->steer.pool = NULL;
+	list_del(&cfs_rq->steer.waiting);
 	if (!--(*per_cpu_ptr(pool->nr_waiting, cpu_of(rq))))
 		cpumask_clear_cpu(cpu_of(rq), pool->waiting);
 }
 
 /* It waits for its quota now, and for the timer of that. */
-static void steer_requeue_for_quota(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b)
+static void steer_wait_for_quota(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b)
 {
 	lockdep_assert_held(&cfs_b->lock);
 
 	__steer_headroom_unthrottled(cfs_rq);
 	if (cfs_rq->nr_running)
 		cfs_rq->throttled_clock = rq_clock(rq_of(cfs_rq));
-	list_del_rcu(&cfs_rq->throttled_list);
-	list_add_tail_rcu(&cfs_rq->throttled_list, &cfs_b->throttled_cfs_rq);
 	start_cfs_bandwidth(cfs_b);
 }
 
@@ -374,7 +376,7 @@ static s64 steer_resume(struct cfs_rq *cfs_rq)
 
 	if (cfs_b->quota != RUNTIME_INF) {
 		if (!cfs_b->runtime) {
-			steer_requeue_for_quota(cfs_rq, cfs_b);
+			steer_wait_for_quota(cfs_rq, cfs_b);
 			return -1;
 		}
 		want = min(want, cfs_b->runtime);
@@ -402,7 +404,7 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting, s64 
 	lockdep_assert_rq_held(rq);
 
 	list_splice_init(&waiting->queues, &queues);
-	list_for_each_entry_safe(cfs_rq, next, &queues, throttled_list) {
+	list_for_each_entry_safe(cfs_rq, next, &queues, steer.waiting) {
 		bool binding = READ_ONCE(cfs_rq->steer.pool->binding);
 		s64 grant;
 
@@ -416,7 +418,7 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting, s64 
 			resumed++;
 			*busy += grant;
 		} else if (cfs_rq->steer.pool) {
-			list_move_tail(&cfs_rq->throttled_list, &waiting->queues);
+			list_move_tail(&cfs_rq->steer.waiting, &waiting->queues);
 		}
 	}
 	list_splice(&queues, &waiting->queues);

@@ -158,8 +158,7 @@ bool __steer_headroom_held(struct task_group *tg);
 bool __steer_headroom_constrained(struct task_group *tg);
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
-struct list_head *__steer_headroom_queue(struct cfs_rq *cfs_rq,
-					 struct list_head *quota_queue);
+void __steer_headroom_wait(struct cfs_rq *cfs_rq);
 void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq);
 
 /**
@@ -212,22 +211,30 @@ static __always_inline void steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amo
 }
 
 /**
- * steer_headroom_queue - where does a throttled queue wait?
+ * steer_headroom_wait - a queue is about to be throttled
  * @cfs_rq: the queue; its rq lock and the cfs_b->lock of its group are held
- * @quota_queue: where it waits for cpu.max
  *
- * Return: the list to be added to.
+ * Its pool will let it go on, if that is what it was denied runtime by.
  */
-static __always_inline struct list_head *
-steer_headroom_queue(struct cfs_rq *cfs_rq, struct list_head *quota_queue)
+static __always_inline void steer_headroom_wait(struct cfs_rq *cfs_rq)
 {
 	if (static_branch_unlikely(&steer_headroom_key.key))
-		return __steer_headroom_queue(cfs_rq, quota_queue);
-	return quota_queue;
+		__steer_headroom_wait(cfs_rq);
 }
 
 /**
- * steer_headroom_unthrottled - a queue is about to leave the list it waited on
+ * steer_headroom_waits - is a throttled queue none of cpu.max's business?
+ * @cfs_rq: the queue; its rq lock is held
+ *
+ * Return: true if it waits for its pool.
+ */
+static __always_inline bool steer_headroom_waits(struct cfs_rq *cfs_rq)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) && cfs_rq->steer.pool;
+}
+
+/**
+ * steer_headroom_unthrottled - a queue is about to go on
  * @cfs_rq: the queue; its rq lock is held, and the clock is up to date
  */
 static __always_inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
@@ -248,8 +255,8 @@ static inline bool steer_headroom_held(struct task_group *tg) { return false; }
 static inline bool steer_headroom_constrained(struct task_group *tg) { return false; }
 static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
 static inline void steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount) { }
-static inline struct list_head *
-steer_headroom_queue(struct cfs_rq *cfs_rq, struct list_head *quota_queue) { return quota_queue; }
+static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
+static inline bool steer_headroom_waits(struct cfs_rq *cfs_rq) { return false; }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 
 #endif /* CONFIG_CGROUP_STEER_HEADROOM */

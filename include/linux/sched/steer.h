@@ -9,6 +9,7 @@
 #define _LINUX_SCHED_STEER_H
 
 #include <linux/bits.h>
+#include <linux/list.h>
 #include <linux/types.h>
 
 /*
@@ -89,10 +90,12 @@ struct steer_group {
 /**
  * struct steer_queue - what each queue of a task group carries
  * @pool: where it waits for runtime for headroom's sake; under the rq lock
+ * @waiting: among others of the CPU that do, while @pool is set
  */
 struct steer_queue {
 #ifdef CONFIG_CGROUP_STEER
 	struct steer_pool	*pool;
+	struct list_head	waiting;
 #endif
 };
 
