@@ -66,6 +66,23 @@ FIXTURE(churn) {
 	unsigned int seed;
 };
 
+/*
+ * CPU hotplug and headroom each have a run of their own. Linux 6.12 loses count of
+ * a runqueue's tasks when nested groups are throttled often, by cpu.max no less
+ * than by cpu.headroom, and warns about it when the CPU goes off.
+ */
+FIXTURE_VARIANT(churn) {
+	bool headroom;
+};
+
+FIXTURE_VARIANT_ADD(churn, hotplug) {
+	.headroom = false,
+};
+
+FIXTURE_VARIANT_ADD(churn, headroom) {
+	.headroom = true,
+};
+
 static void count(struct page *page, enum op op)
 {
 	__atomic_add_fetch(&page->ops[op], 1, __ATOMIC_RELAXED);
@@ -479,15 +496,19 @@ static bool resolved(const char *parent, const char *cg)
 }
 
 /* Can this machine do it at all? */
-static bool possible(const struct topo *t, enum op op)
+static bool possible(const struct topo *t, enum op op, bool headroom)
 {
-	return t->nr_cpus > 2 || (op != CPU_OFF && op != CPU_ON && op != PARTITION);
+	if (op == CPU_OFF || op == CPU_ON)
+		return t->nr_cpus > 2 && !headroom;
+	if (op == WRITE_HEADROOM || op == FREEZE)
+		return headroom;
+	return t->nr_cpus > 2 || op != PARTITION;
 }
 
-static bool each_happened(FIXTURE_DATA(churn) *self)
+static bool each_happened(FIXTURE_DATA(churn) *self, bool headroom)
 {
 	for (int op = 0; op < NR_OPS; op++)
-		if (possible(&self->t, op) && !self->page->ops[op])
+		if (possible(&self->t, op, headroom) && !self->page->ops[op])
 			return false;
 	return true;
 }
@@ -496,12 +517,11 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 {
 	typedef void (*process)(FIXTURE_DATA(churn) *self, unsigned int seed);
 	static const process processes[] = {
-		writer, writer, maker, mover, hotplug, cpusets, throttler, waker,
-		headrooms,
+		writer, writer, maker, mover, cpusets, throttler, waker,
 	};
 	const char *env = getenv("STEER_CHURN_SECONDS");
 	int seconds = env ? atoi(env) : 20, nr = 0;
-	pid_t pid[ARRAY_SIZE(processes) + LEAVES * 2 + 1];
+	pid_t pid[ARRAY_SIZE(processes) + LEAVES * 2 + 2];
 	cpu_set_t mask;
 	struct topo t;
 
@@ -529,12 +549,19 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 			processes[i](self, self->seed + nr);
 		nr++;
 	}
+	pid[nr] = task_fork(NULL);
+	if (!pid[nr]) {
+		if (variant->headroom)
+			headrooms(self, self->seed + nr);
+		hotplug(self, self->seed + nr);
+	}
+	nr++;
 	for (int i = 0; i < nr; i++)
 		ASSERT_LT(0, pid[i]);
 
 	/* A slow machine takes longer until everything has happened. */
 	for (int s = 1; s <= seconds || (s <= seconds + MORE_SECONDS &&
-					 !each_happened(self)); s++) {
+					 !each_happened(self, variant->headroom)); s++) {
 		sleep(1);
 		if (s % 5 == 0)
 			TH_LOG("%d of %d seconds, %lu hints written, %lu wakeups",
@@ -550,7 +577,8 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	}
 	for (int op = 0; op < NR_OPS; op++) {
 		TH_LOG("%8lu %s", self->page->ops[op], op_names[op]);
-		EXPECT_TRUE(!possible(&self->t, op) || self->page->ops[op])
+		EXPECT_TRUE(!possible(&self->t, op, variant->headroom) ||
+			    self->page->ops[op])
 			TH_LOG("no %s", op_names[op]);
 	}
 	EXPECT_EQ(0UL, self->page->outside);
