@@ -14,6 +14,7 @@
 
 #include "steer_headroom.h"
 
+struct sched_domain;
 struct seq_file;
 
 #ifdef CONFIG_CGROUP_STEER
