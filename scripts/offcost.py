@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "vm"))
 from ktap import FAILED, PASSED, Test  # noqa: E402
 from run import show  # noqa: E402
 
-KEY = "steer_hint_key"
+KEYS = r"steer_\w+_key"  # a regular expression: one key for each file, off while nobody uses it
 # Compared even where no branch is in them: what a wakeup runs through.
 WAKEUP_PATH = {
     "try_to_wake_up", "ttwu_do_activate", "ttwu_queue_wakelist", "select_task_rq_fair", "select_idle_sibling",
@@ -205,10 +205,10 @@ def read_object(path: Path, objdump: str) -> Listing:
 
 
 def reachable(listing: Listing, keys_off: str = "") -> set[Place]:
-    """The instructions that can be reached from functions and tables, without the branches of one key."""
+    """The instructions that can be reached from functions and tables, without the branches of some keys."""
     jumps: dict[Place, list[Place]] = {}
     for key, origin, target in listing.branches:
-        if key != keys_off:
+        if not re.fullmatch(keys_off, key):
             jumps.setdefault(origin, []).append(target)
     order = sorted(listing.code)
     following = {place: after for place, after in zip(order, order[1:]) if place[0] == after[0]}
@@ -257,7 +257,7 @@ def count_kinds(listing: Listing, places: Iterable[Place]) -> Counter[str]:
 def compare(pristine: Listing, ours: Listing, key: str, always: set[str]) -> list[Cost]:
     """The cost of each function that has a branch on the key or is always of interest."""
     removed = reachable(ours) - reachable(ours, key)
-    sites = {origin for name, origin, _ in ours.branches if name == key}
+    sites = {origin for name, origin, _ in ours.branches if re.fullmatch(key, name)}
     before = pristine.members()
     result = []
     for name, places in sorted(ours.members().items()):
@@ -296,10 +296,10 @@ def key_off(target: Target, names: list[str], objdump: str) -> Test:
     costs: list[Cost] = []
     for name in names:
         ours = read_object(target.out("on") / name, objdump)
-        if any(key == KEY for key, _, _ in ours.branches) or WAKEUP_PATH & ours.functions.keys():
-            costs += compare(read_object(target.out("pristine") / name, objdump), ours, KEY, WAKEUP_PATH)
+        if any(re.fullmatch(KEYS, key) for key, _, _ in ours.branches) or WAKEUP_PATH & ours.functions.keys():
+            costs += compare(read_object(target.out("pristine") / name, objdump), ours, KEYS, WAKEUP_PATH)
     if not sum(cost.sites for cost in costs):
-        raise Fail(f"no static branch on {KEY} found in {', '.join(names)}: nothing was compared")
+        raise Fail(f"no static branch on {KEYS} found in {', '.join(names)}: nothing was compared")
     print(f"  {'=y, key off':<32}{'pristine':>9}{'behind key':>11}{'no-ops':>7}  more:"
           + "".join(f"{kind:>9}" for kind in KINDS))
     for cost in costs:

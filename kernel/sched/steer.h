@@ -12,6 +12,9 @@
 #include <linux/jump_label_ratelimit.h>
 #include <linux/sched/steer.h>
 
+#include "steer_headroom.h"
+
+struct sched_domain;
 struct seq_file;
 
 #ifdef CONFIG_CGROUP_STEER
