@@ -675,5 +675,45 @@ class Join(Workload):
         self.check_cross_build()
 
 
+class Barrier(Workload):
+    name = "barrier"
+
+    def test_json(self) -> None:
+        result = self.run_json("-t", "2", "-w", "20", "-d", "0.05", "-u", "0.01")
+        self.assertEqual(result["benchmark"], "barrier")
+        self.assertEqual(result["parameters"], {"threads": 2, "work": 20, "duration": 0.05, "warmup": 0.01})
+        self.assertGreater(result["barriers"], 0)
+        self.assertGreaterEqual(result["runtime_s"], 0.05)
+        self.assertTrue(math.isclose(result["barriers_per_s"], result["barriers"] / result["runtime_s"], rel_tol=1e-4,
+                                     abs_tol=1e-3))
+        self.assertGreater(result["cpu_s"], 0)
+
+    def test_text(self) -> None:
+        self.assertRegex(self.run_program("-t", "1", "-d", "0.02").stdout,
+                         r"^\d+\.\d barriers/s: \d+ in \d+\.\d{3} s, with \d+\.\d{3} s of CPU time\n$")
+
+    def test_one_thread_waits_for_nobody(self) -> None:
+        """Its CPU time is all work, so many barriers take at least that much of it."""
+        result = self.run_json("-t", "1", "-w", "100", "-d", "0.1")
+        self.assertLessEqual(result["barriers"] * 100e-6, result["cpu_s"] * 1.5)
+
+    def test_refused(self) -> None:
+        self.check_refused([
+            (["-t", "0"], f"-t, --threads: '0' is not accepted; {WHOLE} 1 to 1024"),
+            (["-w", "0"], "-w, --work: '0' is not accepted; give a whole number of microseconds from 1 to 1000000"),
+            (["-d", "0"], "-d, --duration: '0' is not accepted; give a number of seconds from 0.001 to 86400"),
+            (["-u", "-1"], "-u, --warmup: '-1' is not accepted; give a number of seconds from 0 to 86400"),
+        ])
+
+    def test_help(self) -> None:
+        self.check_help("-t, --threads", "-w, --work", "-d, --duration", "-u, --warmup", "--json", "(default 100)")
+
+    def test_unwritable(self) -> None:
+        self.check_unwritable("-t", "1", "-d", "0.01")
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -89,6 +89,16 @@ static int __init steer_setup(char *str)
 }
 __setup("cgroup_steer=", steer_setup);
 
+/**
+ * steer_enabled_at_boot - are the files to be there?
+ *
+ * Return: what the boot parameter says, or the configuration.
+ */
+bool __init steer_enabled_at_boot(void)
+{
+	return steer_enabled;
+}
+
 static struct task_group *steer_css_tg(struct cgroup_subsys_state *css)
 {
 	return container_of(css, struct task_group, css);
@@ -233,6 +243,7 @@ int steer_tg_online(struct task_group *tg)
 		ret = steer_alloc_stats(tg);
 	if (ret)
 		return ret;
+	steer_gang_tg_online(tg);
 	WRITE_ONCE(tg->steer.hint, hint);
 	tg->steer.online = true;
 	return 0;
@@ -244,6 +255,8 @@ int steer_tg_online(struct task_group *tg)
  */
 void steer_tg_offline(struct task_group *tg)
 {
+	steer_gang_tg_offline(tg);
+
 	guard(mutex)(&steer_mutex);
 
 	WRITE_ONCE(tg->steer.hint, 0);
@@ -260,6 +273,7 @@ void steer_tg_offline(struct task_group *tg)
 void steer_tg_free(struct task_group *tg)
 {
 	steer_headroom_free(tg);
+	steer_gang_tg_free(tg);
 	free_percpu(tg->steer.stats);
 }
 
@@ -298,6 +312,7 @@ void steer_stat_show(struct seq_file *sf, struct task_group *tg)
 	struct steer_stats sum = { };
 	int i, cpu;
 
+	steer_gang_stat_show(sf, tg);
 	if (!stats)
 		return;
 

@@ -13,6 +13,7 @@
 #include <linux/sched/steer.h>
 
 #include "steer_headroom.h"
+#include "steer_gang.h"
 
 struct sched_domain;
 struct seq_file;
@@ -77,6 +78,7 @@ static __always_inline void steer_count(struct task_struct *p,
 		__this_cpu_inc(stats->count[counter]);
 }
 
+bool steer_enabled_at_boot(void);
 u32 steer_hint_available(void);
 
 int steer_tg_online(struct task_group *tg);
@@ -102,6 +104,10 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
 					  int target)
 {
+	int cpu = steer_gang_wake_cpu(p, prev_cpu, target);
+
+	if (cpu >= 0)
+		return cpu;
 	if (static_branch_unlikely(&steer_hint_key.key)) {
 		u32 hint = steer_hint(p);
 
@@ -120,6 +126,10 @@ static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
  */
 static __always_inline int steer_fork_cpu(struct task_struct *p, int parent_cpu)
 {
+	int cpu = steer_gang_fork_cpu(p, parent_cpu);
+
+	if (cpu >= 0)
+		return cpu;
 	if (static_branch_unlikely(&steer_hint_key.key))
 		return __steer_fork_cpu(p, parent_cpu);
 	return -1;
@@ -168,6 +178,8 @@ static __always_inline bool steer_fork_tie(struct task_struct *p,
 static __always_inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
 					       struct sched_domain *sd)
 {
+	if (steer_gang_balance_hold(p, dst_cpu, sd))
+		return true;
 	return static_branch_unlikely(&steer_hint_key.key) &&
 	       __steer_balance_hold(p, dst_cpu, sd);
 }

@@ -18,8 +18,10 @@
 
 /* 6.14 renamed the counters of SCHED_IDLE tasks. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+#define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->h_nr_idle)
 #define steer_nr_idle_policy(rq)	((rq)->cfs.h_nr_idle)
 #else
+#define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->idle_h_nr_running)
 #define steer_nr_idle_policy(rq)	((rq)->cfs.idle_h_nr_running)
 #endif
 
@@ -35,6 +37,20 @@ static inline int steer_nr_wanting(struct rq *rq)
 	return READ_ONCE(rq->nr_running) - delayed -
 	       READ_ONCE(steer_nr_idle_policy(rq));
 }
+
+/* 6.13 told the task that is charged from the one that executes. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define steer_rq_donor(rq)		((rq)->donor)
+#else
+#define steer_rq_donor(rq)		((rq)->curr)
+#endif
+
+/* Is this queue throttled by cpu.max, or a group above it? Readable without lock. */
+#ifdef CONFIG_CFS_BANDWIDTH
+#define steer_cfs_throttled(cfs_rq)	READ_ONCE((cfs_rq)->throttle_count)
+#else
+#define steer_cfs_throttled(cfs_rq)	((void)(cfs_rq), 0)
+#endif
 
 #ifdef CONFIG_SCHED_SMT
 #define steer_core_mask(cpu)		cpu_smt_mask(cpu)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Everything at once: hints and headrooms toggled on a nested hierarchy, tasks
- * forking, exec'ing, waking up and moving, groups coming and going, freezing and
- * thawing, CPUs going off and on, cpusets and partitions changing, cpu.max
+ * Everything at once: hints, gangs and headrooms toggled on a nested hierarchy,
+ * tasks forking, exec'ing, waking up and moving, groups coming and going, freezing
+ * and thawing, CPUs going off and on, cpusets and partitions changing, cpu.max
  * throttling. What the kernel makes of that is judged by its own checks (lockdep,
  * KASAN, warnings) and by the state afterwards.
  *
  * STEER_CHURN_SECONDS (20) says for how long, STEER_CHURN_SEED repeats a run.
  *
  *	steer_churn
- *	  g0 .. g2		cpu.hint, cpu.headroom and cpu.max toggled
+ *	  g0 .. g2		cpu.hint, cpu.gang, cpu.headroom, cpu.max toggled
  *	    s0 .. s1		tasks; likewise, and frozen, cpuset changed
  *	    x0			created and removed, with tasks in it
  *	  threaded
@@ -28,6 +28,8 @@
 #include <time.h>
 
 #define MORE_SECONDS	240
+#define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
+#define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
 
 #define GROUPS	3
 #define SUBS	2
@@ -38,6 +40,7 @@ enum op {
 	WRITE_HINT, WRITE_BAD, READ, MAKE_GROUP, REMOVE_GROUP, FORK, EXEC, MOVE,
 	MOVE_THREAD, WAKE, CPU_OFF, CPU_ON, CPUSET, PARTITION, CPU_MAX, AFFINITY,
 	WRITE_HEADROOM, FREEZE,
+	WRITE_GANG, WRITE_SCOPE, VARIANT,
 	NR_OPS
 };
 
@@ -47,6 +50,7 @@ static const char * const op_names[NR_OPS] = {
 	"CPUs off", "CPUs on", "cpusets changed", "partitions changed",
 	"cpu.max changed", "affinities changed",
 	"headrooms written", "groups frozen and thawed",
+	"gangs written", "scopes written", "variants changed",
 };
 
 struct page {
@@ -157,6 +161,7 @@ FIXTURE_SETUP(churn)
 FIXTURE_TEARDOWN(churn)
 {
 	all_online(&self->t);
+	file_write(GANG_VARIANT, "0", 1);
 	cg_destroy(self->part);
 	cg_destroy(self->top);
 }
@@ -248,6 +253,41 @@ static void headrooms(FIXTURE_DATA(churn) *self, unsigned int seed)
 				count(self->page, FREEZE);
 		}
 		usleep(1000 * rnd(&seed, 20));
+	}
+}
+
+/*
+ * Gangs come and go at any level, with any scope, and now and then as their ancestor
+ * had them.
+ */
+static void ganger(FIXTURE_DATA(churn) *self, unsigned int seed)
+{
+	static const char * const scopes[] = { "core", "llc", "node", "system" };
+	char path[PATH_MAX], buf[32];
+
+	for (;;) {
+		pick_group(self, &seed, path, sizeof(path));
+		if (!cg_write(path, "cpu.gang", rnd(&seed, 4) ? "1" : "0"))
+			count(self->page, WRITE_GANG);
+		if (!cg_write(path, "cpu.gang.scope", scopes[rnd(&seed, 4)]))
+			count(self->page, WRITE_SCOPE);
+		if (cg_read(path, "cpu.gang.effective", buf, sizeof(buf)) > 0 &&
+		    strcmp(buf, "0") && strncmp(buf, "1 ", 2))
+			__atomic_add_fetch(&self->page->garbage, 1, __ATOMIC_RELAXED);
+		if (!rnd(&seed, 50) &&
+		    !file_write(GANG_VARIANT, &"012"[rnd(&seed, 3)], 1))
+			count(self->page, VARIANT);
+		usleep(1000 * rnd(&seed, 20));
+	}
+}
+
+/* A member that mostly spins, so that there is something to run together */
+static void spinner(FIXTURE_DATA(churn) *self, unsigned int seed)
+{
+	for (;;) {
+		for (volatile unsigned int n = 0; n < 50000000; n++)
+			;
+		usleep(rnd(&seed, 1000));
 	}
 }
 
@@ -495,6 +535,21 @@ static bool resolved(const char *parent, const char *cg)
 	       cg_is(cg, "cpu.hint.effective", effective);
 }
 
+/* The gang of @cg is its parent's, or its own if it says so. */
+static bool gang_resolved(const char *parent, const char *cg)
+{
+	char above[32], effective[32], scope[32], own[40];
+
+	if (cg_read(parent, "cpu.gang.effective", above, sizeof(above)) <= 0 ||
+	    cg_read(cg, "cpu.gang.effective", effective, sizeof(effective)) <= 0 ||
+	    cg_read(cg, "cpu.gang.scope", scope, sizeof(scope)) <= 0)
+		return false;
+	snprintf(own, sizeof(own), "1 %s", scope);
+	if (strcmp(above, "0"))
+		return !strcmp(effective, above);
+	return !strcmp(effective, cg_is(cg, "cpu.gang", "1") ? own : "0");
+}
+
 /* Can this machine do it at all? */
 static bool possible(const struct topo *t, enum op op, bool headroom)
 {
@@ -517,11 +572,11 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 {
 	typedef void (*process)(FIXTURE_DATA(churn) *self, unsigned int seed);
 	static const process processes[] = {
-		writer, writer, maker, mover, cpusets, throttler, waker,
+		writer, writer, maker, mover, cpusets, throttler, waker, ganger,
 	};
 	const char *env = getenv("STEER_CHURN_SECONDS");
 	int seconds = env ? atoi(env) : 20, nr = 0;
-	pid_t pid[ARRAY_SIZE(processes) + LEAVES * 2 + 2];
+	pid_t pid[ARRAY_SIZE(processes) + LEAVES * 3 + 2];
 	cpu_set_t mask;
 	struct topo t;
 
@@ -537,6 +592,10 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 		pid[nr] = task_fork(self->leaf[i]);
 		if (!pid[nr])
 			forker(self, self->seed + nr);
+		nr++;
+		pid[nr] = task_fork(self->leaf[i]);
+		if (!pid[nr])
+			spinner(self, self->seed + nr);
 		nr++;
 	}
 	pid[nr] = task_fork(self->threaded);
@@ -584,6 +643,8 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	EXPECT_EQ(0UL, self->page->outside);
 	EXPECT_EQ(0UL, self->page->garbage);
 
+	EXPECT_EQ(0, file_write(GANG_VARIANT, "0", 1));
+
 	/* the machine is whole again, and nobody is frozen or held back */
 	for (int i = 0; i < LEAVES; i++)
 		cg_write(self->leaf[i], "cgroup.freeze", "0");
@@ -598,6 +659,10 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	/* all that is left resolves to what it should */
 	for (int g = 0; g < GROUPS; g++) {
 		EXPECT_TRUE(resolved(self->top, self->group[g]));
+		EXPECT_TRUE(gang_resolved(self->top, self->group[g]));
+		for (int s = 0; s < SUBS; s++)
+			EXPECT_TRUE(gang_resolved(self->group[g],
+						  self->leaf[g * SUBS + s]));
 		for (int s = 0; s < SUBS; s++)
 			EXPECT_TRUE(resolved(self->group[g],
 					     self->leaf[g * SUBS + s]));
@@ -631,6 +696,8 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 			     file_key(STEER_DEBUG, "hint_key") == 0));
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0 &&
 			     file_key(STEER_DEBUG, "headroom_key") == 0));
+	EXPECT_TRUE(WAIT_FOR(file_key(GANG_DEBUG, "gang_users") == 0 &&
+			     file_key(GANG_DEBUG, "gang_key") == 0));
 }
 
 STEER_MAIN

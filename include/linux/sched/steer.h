@@ -63,17 +63,48 @@ u32 steer_request_resolve(u32 request, u32 inherited);
 int steer_words_format(u32 words, u32 available, char *line, size_t size);
 bool steer_words_conflict(u32 words);
 
+/*
+ * cpu.gang.scope: the set of CPUs in which one slot runs. In the order of their
+ * size, as the words of the file.
+ */
+enum steer_scope {
+	STEER_SCOPE_CORE,
+	STEER_SCOPE_LLC,
+	STEER_SCOPE_NODE,
+	STEER_SCOPE_SYSTEM,
+	STEER_NR_SCOPES
+};
+
+struct steer_gang;
+
+/**
+ * struct steer_gang_group - what a task group carries for cpu.gang
+ * @effective: the gang that its tasks belong to, NULL for none; scheduler paths
+ *	read it with one load
+ * @own: the gang that it makes when it is the topmost group that says 1;
+ *	allocated by the first such write, and freed with the group
+ * @request: what cpu.gang holds; under steer_gang_mutex
+ * @scope: what cpu.gang.scope holds (enum steer_scope); under steer_gang_mutex
+ */
+struct steer_gang_group {
+	struct steer_gang	*effective;
+	struct steer_gang	*own;
+	bool			request;
+	u8			scope;
+};
+
 struct steer_headroom;
 struct steer_pool;
 struct steer_stats;
 
 /**
- * struct steer_group - what a task group carries for cpu.hint
+ * struct steer_group - what a task group carries for the files of cgroup steer
  * @hint: effective words (STEER_*), read on scheduler paths with one load
  * @request: what the user wrote, see STEER_EXPLICIT; under steer_mutex
  * @online: the group cannot fail to come into being any more; under steer_mutex
  * @stats: per-CPU counters, allocated when a hint first becomes effective
- * @headroom: what cpu.headroom needs, allocated when it first does
+ * @headroom: for cpu.headroom, allocated when that is first needed
+ * @gang: for cpu.gang
  *
  * Empty without CONFIG_CGROUP_STEER, so that struct task_group does not change.
  */
@@ -84,6 +115,7 @@ struct steer_group {
 	bool			online;
 	struct steer_stats __percpu *stats;
 	struct steer_headroom	*headroom;
+	struct steer_gang_group	gang;
 #endif
 };
 

@@ -290,6 +290,116 @@ TRACE_EVENT(steer_headroom_update,
 		  __entry->budget, __entry->level, __entry->trim)
 );
 
+#define show_steer_scope(scope)						\
+	__print_symbolic(scope,						\
+		{ 0,	"core" },					\
+		{ 1,	"llc" },					\
+		{ 2,	"node" },					\
+		{ 3,	"system" })
+
+#define show_steer_gang_end(why)					\
+	__print_symbolic(why,						\
+		{ 0,	"over" },					\
+		{ 1,	"asleep" },					\
+		{ 2,	"preempted" })
+
+/**
+ * steer_gang_lead - a slot begins
+ * @cgroup: id of the gang's cgroup, 0 for the slot of all that are in no gang
+ * @cpu: the CPU that leads it
+ * @scope: in which CPUs (enum steer_scope)
+ * @members: CPUs that seem to have a runnable member
+ * @ipis: interrupts sent
+ * @end: when it ends, in ns of CLOCK_MONOTONIC
+ */
+TRACE_EVENT(steer_gang_lead,
+
+	TP_PROTO(u64 cgroup, int cpu, int scope, int members, int ipis, u64 end),
+
+	TP_ARGS(cgroup, cpu, scope, members, ipis, end),
+
+	TP_STRUCT__entry(
+		__field(u64, cgroup)
+		__field(u64, end)
+		__field(int, cpu)
+		__field(int, members)
+		__field(int, ipis)
+		__field(u8, scope)
+	),
+
+	TP_fast_assign(
+		__entry->cgroup		= cgroup;
+		__entry->end		= end;
+		__entry->cpu		= cpu;
+		__entry->members	= members;
+		__entry->ipis		= ipis;
+		__entry->scope		= scope;
+	),
+
+	TP_printk("cgroup=%llu cpu=%d scope=%s members=%d ipis=%d end=%llu",
+		  __entry->cgroup, __entry->cpu, show_steer_scope(__entry->scope),
+		  __entry->members, __entry->ipis, __entry->end)
+);
+
+/**
+ * steer_gang_follow - a CPU begins to run a member in a slot
+ * @cgroup: id of the gang's cgroup
+ * @cpu: the CPU
+ * @pid: the member
+ */
+TRACE_EVENT(steer_gang_follow,
+
+	TP_PROTO(u64 cgroup, int cpu, pid_t pid),
+
+	TP_ARGS(cgroup, cpu, pid),
+
+	TP_STRUCT__entry(
+		__field(u64, cgroup)
+		__field(int, cpu)
+		__field(pid_t, pid)
+	),
+
+	TP_fast_assign(
+		__entry->cgroup		= cgroup;
+		__entry->cpu		= cpu;
+		__entry->pid		= pid;
+	),
+
+	TP_printk("cgroup=%llu cpu=%d pid=%d", __entry->cgroup, __entry->cpu,
+		  __entry->pid)
+);
+
+/**
+ * steer_gang_end - it runs no member of that slot any more
+ * @cgroup: id of the gang's cgroup
+ * @cpu: the CPU
+ * @ran: for how long it did, in the slot [ns]
+ * @why: the slot is over, no member is runnable, or another task took the CPU
+ */
+TRACE_EVENT(steer_gang_end,
+
+	TP_PROTO(u64 cgroup, int cpu, u64 ran, int why),
+
+	TP_ARGS(cgroup, cpu, ran, why),
+
+	TP_STRUCT__entry(
+		__field(u64, cgroup)
+		__field(u64, ran)
+		__field(int, cpu)
+		__field(u8, why)
+	),
+
+	TP_fast_assign(
+		__entry->cgroup		= cgroup;
+		__entry->ran		= ran;
+		__entry->cpu		= cpu;
+		__entry->why		= why;
+	),
+
+	TP_printk("cgroup=%llu cpu=%d ran=%llu why=%s", __entry->cgroup,
+		  __entry->cpu, __entry->ran, show_steer_gang_end(__entry->why))
+);
+
 #endif /* _TRACE_STEER_H */
 
 /* This part must be outside protection */

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cpu.gang: its files in the cpu controller, and their hierarchy
+ *
+ *	cpu.gang		0 or 1, as the user wrote it
+ *	cpu.gang.scope		core, llc, node or system: where a slot runs
+ *	cpu.gang.effective	0, or 1 and the scope of the gang that this group's
+ *				tasks belong to
+ *	cpu.stat		gang_* keys, in the group that makes the gang
+ *
+ * What is promised
+ * ----------------
+ * The topmost group that says 1 makes a gang of all tasks in it and below it. What
+ * groups below it say is kept, and has no effect until it says 0; then the topmost
+ * of those make gangs of their own. So a write affects the tasks of the group and
+ * its descendants only, and a delegatee can change nothing above. Nor can it escape
+ * a gang that its delegator made: that is what a gang is.
+ *
+ * A write is all or nothing: what it needs is allocated first, and belongs to the
+ * group that says 1, whether it has an effect yet or not.
+ *
+ * Locking
+ * -------
+ * steer_gang_mutex serialises writers, the start and the end of groups. It nests
+ * inside cgroup_mutex and outside cpu_hotplug_lock, and inside steer_mutex, under
+ * which groups start. Writers hold a kernfs active reference, which keeps their own
+ * group; the others are walked under RCU. Each group has a pointer to the gang of
+ * its tasks, which scheduler paths read with one load.
+ *
+ * A group under construction is linked before it is online, and may be met by a
+ * walk, which then sets its pointer; it looks itself when it comes online. A group
+ * that goes offline takes its pointer back, and stops its gang.
+ *
+ * The static key counts the groups that say 1, and goes off a second late, because
+ * flipping it interrupts every CPU.
+ */
+#include <linux/cgroup.h>
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/kstrtox.h>
+#include <linux/mmu_context.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/seq_file.h>
+#include <linux/string.h>
+
+#include "../sched/sched.h"
+#include "../sched/steer.h"
+
+static DEFINE_MUTEX(steer_gang_mutex);
+
+/* Groups that say 1; written under steer_gang_mutex. */
+static int steer_gang_users;
+
+static const char * const steer_scopes[STEER_NR_SCOPES] = {
+	[STEER_SCOPE_CORE] = "core",
+	[STEER_SCOPE_LLC] = "llc",
+	[STEER_SCOPE_NODE] = "node",
+	[STEER_SCOPE_SYSTEM] = "system",
+};
+
+static struct steer_gang_group *steer_gang_group(struct cgroup_subsys_state *css)
+{
+	return &container_of(css, struct task_group, css)->steer.gang;
+}
+
+/*
+ * The gang of the tasks of @css: its parent's, or its own. Returns true if it was
+ * another one before.
+ */
+static bool steer_gang_resolve(struct cgroup_subsys_state *css)
+{
+	struct steer_gang_group *group = steer_gang_group(css);
+	struct steer_gang *gang = NULL, *before = group->effective;
+
+	lockdep_assert_held(&steer_gang_mutex);
+
+	if (css->parent)
+		gang = steer_gang_group(css->parent)->effective;
+	if (!gang && group->request)
+		gang = group->own;
+	if (gang == before)
+		return false;
+
+	if (before && before == group->own)
+		steer_gang_stop(before);
+	WRITE_ONCE(group->effective, gang);
+	if (gang && gang == group->own)
+		steer_gang_start(gang, group->scope);
+	return true;
+}
+
+/* After a change at @top. Where a group's gang does not change, nothing below does. */
+static void steer_gang_publish(struct cgroup_subsys_state *top)
+{
+	struct cgroup_subsys_state *pos;
+
+	rcu_read_lock();
+	css_for_each_descendant_pre(pos, top) {
+		if (!steer_gang_resolve(pos))
+			pos = css_rightmost_descendant(pos);
+	}
+	rcu_read_unlock();
+}
+
+static void steer_gang_use(struct steer_gang_group *group, bool request)
+{
+	lockdep_assert_held(&steer_gang_mutex);
+
+	if (group->request == request)
+		return;
+	WRITE_ONCE(group->request, request);
+	if (request) {
+		WRITE_ONCE(steer_gang_users, steer_gang_users + 1);
+		static_branch_deferred_inc(&steer_gang_key);
+	} else {
+		WRITE_ONCE(steer_gang_users, steer_gang_users - 1);
+		static_branch_slow_dec_deferred(&steer_gang_key);
+	}
+}
+
+/**
+ * steer_gang_tg_online - a group of the cpu controller comes into being
+ * @tg: the group
+ */
+void steer_gang_tg_online(struct task_group *tg)
+{
+	guard(mutex)(&steer_gang_mutex);
+
+	if (!tg->css.parent)
+		return;
+	tg->steer.gang.scope = STEER_SCOPE_LLC;
+	WRITE_ONCE(tg->steer.gang.effective,
+		   steer_gang_group(tg->css.parent)->effective);
+}
+
+/**
+ * steer_gang_tg_offline - a group was removed; no task is in it any more
+ * @tg: the group
+ */
+void steer_gang_tg_offline(struct task_group *tg)
+{
+	struct steer_gang_group *group = &tg->steer.gang;
+
+	guard(mutex)(&steer_gang_mutex);
+
+	if (group->effective && group->effective == group->own)
+		steer_gang_stop(group->own);
+	WRITE_ONCE(group->effective, NULL);
+	steer_gang_use(group, false);
+}
+
+/**
+ * steer_gang_tg_free - the last reference to a group is gone
+ * @tg: the group; may be one that never came online, or an autogroup
+ */
+void steer_gang_tg_free(struct task_group *tg)
+{
+	steer_gang_free(tg->steer.gang.own);
+}
+
+/**
+ * steer_gang_stat_show - add the counters to cpu.stat
+ * @sf: where to
+ * @tg: the group; shows nothing unless it says, or has said, 1
+ */
+void steer_gang_stat_show(struct seq_file *sf, struct task_group *tg)
+{
+	struct steer_gang_stats sum = { };
+	struct steer_gang *gang;
+	int i, cpu;
+
+	/* Pairs with the release in steer_gang_write(). */
+	gang = smp_load_acquire(&tg->steer.gang.own);
+	if (!gang)
+		return;
+
+	for_each_possible_cpu(cpu) {
+		for (i = 0; i < STEER_GANG_NR_COUNTERS; i++)
+			sum.count[i] += READ_ONCE(per_cpu_ptr(gang->stats, cpu)->count[i]);
+	}
+	seq_printf(sf, "gang_slots_led %llu\ngang_ipis %llu\ngang_ipis_empty %llu\n"
+		       "gang_corun_usec %llu\ngang_favoured_usec %llu\n",
+		   sum.count[STEER_GANG_SLOTS_LED], sum.count[STEER_GANG_IPIS],
+		   sum.count[STEER_GANG_IPIS_EMPTY],
+		   div_u64(sum.count[STEER_GANG_CORUN_NS], NSEC_PER_USEC),
+		   div_u64(sum.count[STEER_GANG_FAVOURED_NS], NSEC_PER_USEC));
+}
+
+static int steer_gang_show(struct seq_file *sf, void *v)
+{
+	seq_printf(sf, "%d\n", READ_ONCE(steer_gang_group(seq_css(sf))->request));
+	return 0;
+}
+
+static int steer_gang_scope_show(struct seq_file *sf, void *v)
+{
+	seq_printf(sf, "%s\n",
+		   steer_scopes[READ_ONCE(steer_gang_group(seq_css(sf))->scope)]);
+	return 0;
+}
+
+static int steer_gang_effective_show(struct seq_file *sf, void *v)
+{
+	struct steer_gang *gang = READ_ONCE(steer_gang_group(seq_css(sf))->effective);
+
+	/* The group is held, and with it those above, one of which has the gang. */
+	if (gang)
+		seq_printf(sf, "1 %s\n", steer_scopes[READ_ONCE(gang->scope)]);
+	else
+		seq_puts(sf, "0\n");
+	return 0;
+}
+
+static ssize_t steer_gang_write(struct kernfs_open_file *of, char *buf, size_t nbytes,
+				loff_t off)
+{
+	struct cgroup_subsys_state *css = of_css(of);
+	struct steer_gang_group *group = steer_gang_group(css);
+	s64 value;
+	int ret;
+
+	/* Text behind a NUL would be lost without a word. */
+	if (strlen(buf) != nbytes)
+		return -EINVAL;
+	ret = kstrtos64(strstrip(buf), 10, &value);
+	if (ret)
+		return ret;
+	if (value != 0 && value != 1)
+		return -ERANGE;
+
+	guard(mutex)(&steer_gang_mutex);
+
+	if (value && !group->own) {
+		struct steer_gang *gang;
+
+		gang = steer_gang_alloc(container_of(css, struct task_group, css),
+					group->scope);
+		if (!gang)
+			return -ENOMEM;
+		/* Pairs with the acquire in steer_gang_stat_show(). */
+		smp_store_release(&group->own, gang);
+	}
+	steer_gang_use(group, value);
+	steer_gang_publish(css);
+	return nbytes;
+}
+
+static ssize_t steer_gang_scope_write(struct kernfs_open_file *of, char *buf,
+				      size_t nbytes, loff_t off)
+{
+	struct steer_gang_group *group = steer_gang_group(of_css(of));
+	int scope;
+
+	if (strlen(buf) != nbytes)
+		return -EINVAL;
+	scope = match_string(steer_scopes, STEER_NR_SCOPES, strstrip(buf));
+	if (scope < 0)
+		return -EINVAL;
+
+	guard(mutex)(&steer_gang_mutex);
+
+	if (scope == group->scope)
+		return nbytes;
+	WRITE_ONCE(group->scope, scope);
+	if (group->effective && group->effective == group->own) {
+		steer_gang_stop(group->own);
+		steer_gang_start(group->own, scope);
+	}
+	return nbytes;
+}
+
+static struct cftype steer_gang_files[] = {
+	{
+		.name = "gang",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = steer_gang_show,
+		.write = steer_gang_write,
+	},
+	{
+		.name = "gang.scope",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = steer_gang_scope_show,
+		.write = steer_gang_scope_write,
+	},
+	{
+		.name = "gang.effective",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = steer_gang_effective_show,
+	},
+	{ }	/* terminate */
+};
+
+static int __init steer_gang_files_init(void)
+{
+	if (!steer_enabled_at_boot())
+		return 0;
+	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_gang_files);
+}
+subsys_initcall(steer_gang_files_init);
+
+static int steer_gang_debug_show(struct seq_file *sf, void *v)
+{
+	seq_printf(sf, "gang_users %d\ngang_key %d\n", READ_ONCE(steer_gang_users),
+		   static_key_enabled(&steer_gang_key.key));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(steer_gang_debug);
+
+static int steer_gang_variant_get(void *data, u64 *val)
+{
+	*val = READ_ONCE(steer_gang_variant);
+	return 0;
+}
+
+static int steer_gang_variant_set(void *data, u64 val)
+{
+	if (val >= STEER_GANG_NR_VARIANTS)
+		return -ERANGE;
+	WRITE_ONCE(steer_gang_variant, val);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(steer_gang_variant_fops, steer_gang_variant_get,
+			 steer_gang_variant_set, "%llu\n");
+
+static int __init steer_gang_debug_init(void)
+{
+	struct dentry *dir = debugfs_lookup("sched", NULL);
+
+	/* Neither debugfs nor the scheduler's directory in it need be there. */
+	if (IS_ERR_OR_NULL(dir))
+		return 0;
+	debugfs_create_file("steer_gang", 0444, dir, NULL, &steer_gang_debug_fops);
+	debugfs_create_file("steer_gang_variant", 0644, dir, NULL,
+			    &steer_gang_variant_fops);
+	dput(dir);
+	return 0;
+}
+late_initcall_sync(steer_gang_debug_init);

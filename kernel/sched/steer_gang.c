@@ -1,0 +1,1418 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cpu.gang: when the fair tasks of a group run: together
+ *
+ * DOC: what a gang can and cannot do
+ *
+ * Threads that meet at a barrier, spin for a lock, or are the virtual CPUs of one
+ * machine wait for each other while they run. If each CPU picks by itself, one
+ * member of such a group spins here while the one that it waits for waits there.
+ * A gang is a group whose members run at the same time, or not at all.
+ *
+ * Its ancestor, of 2011, had one CPU interrupt all others whenever it picked a
+ * member, and those either asked for a next buddy, which needs to be eligible and
+ * therefore often was not taken, or ran the member without limit. The first did
+ * little, the second broke fairness by up to half, and both interrupted others
+ * without bound. Here
+ *
+ *  - time is cut into slots, at most one at a time in each scope. A gang has its
+ *    slot, or all that are in no gang have theirs, so there is nothing to start
+ *    but at the beginning of a slot: one round of interrupts at most, and only to
+ *    CPUs that have a runnable member and run something else;
+ *  - which of them comes next is decided by EEVDF, on whichever CPU gets there
+ *    first; the others do the same, whether their own EEVDF would or not;
+ *  - what they run is charged as ever. A CPU on which the others have waited for
+ *    a slot beyond their due does not follow, and one where the gang is owed a
+ *    slot's length does not hold it back. So on each CPU the shares are off by two
+ *    slots and a tick at any time, whatever happens: 12 ms with slots of 4 ms, or
+ *    1.2 % of a second;
+ *  - where nobody competes, nothing is done.
+ *
+ * The model, with numbers
+ * -----------------------
+ * Two groups of eight threads, A, which is a gang, and H, of busy loops, share
+ * eight CPUs; request 3 ms, tick 4 ms. CPU 3 is the first to pick A. There are
+ * others on CPU 3, so that this was a choice; other CPUs have runnable members; no
+ * slot is under way: CPU 3 leads one, from 0 to 4 ms. It publishes gang and end,
+ * and interrupts the seven others. Each finds A's slot when it picks, runs its
+ * member until the end, and has a timer set to it.
+ *
+ * At 4 ms all timers fire. Each CPU picks; A has run 4 ms where 2 were its due, so
+ * EEVDF picks H. The first CPU to do so starts the others' slot, from 4 to 8 ms:
+ * members are held back, where there is anything else to run. At 8 ms the timers
+ * fire again, and A is picked again. No interrupt was needed since the first ones,
+ * unless a timer was late.
+ *
+ * With a second gang B on the same CPUs, EEVDF picks B where it picked H, and the
+ * first CPU to do so leads B's slot.
+ *
+ * Who has a say
+ * -------------
+ * A CPU where members alone are runnable made no choice, and neither leads nor
+ * begins the others' slot. A kernel thread, or a task that uses less than 3 % of a
+ * CPU, is picked, and runs, but begins no slot: it will be gone in a moment. The
+ * others' slot follows on one of a gang only. A CPU on which only gangs compete
+ * does not wait for it to end.
+ *
+ * A CPU's debt starts at what another CPU's choice makes it. Ticks are aligned and
+ * slots common, so what is picked differs between CPUs only by what disturbed
+ * single ones; those differences persist, and do no harm as long as they are
+ * smaller than a slot. When they are larger, that CPU goes its own way until they
+ * are not.
+ *
+ * Within a slot
+ * -------------
+ * The favoured entity is that of the gang's topmost group, and its ancestors, level
+ * by level from the root; below it EEVDF chooses a member. A member that sleeps
+ * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
+ * Others that wake up wait for the end of the slot. That is one slot more than they
+ * would, at most, and it is the only thing that they lose. Per-CPU kernel threads do
+ * not even wait: the kernel depends on them.
+ *
+ * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
+ * own, take the CPU as ever: nothing here is asked about them. When they are done,
+ * the pick finds the slot again, if it is still under way.
+ *
+ * A gang that is throttled (cpu.max) on a CPU is not runnable there; one in an idle
+ * group (cpu.idle) gives way as others do, and has no slots. Entities whose dequeue
+ * is delayed do not count as runnable. With core scheduling each CPU proposes the
+ * favoured member; the pick for the whole core may take another, for a cookie's
+ * sake. CPUs without a scheduling domain (isolated ones) take no part, and tickless
+ * ones (nohz_full) are not interrupted.
+ *
+ * More members than CPUs: one on each CPU runs in a slot, and those that share a
+ * CPU take turns within the gang's share.
+ *
+ * Is it worth it?
+ * ---------------
+ * Members that sleep before the end of a slot do not need each other's presence. If
+ * they did so on half of the CPUs, the gang is left alone for 2 slots, then 4, and so
+ * on up to 64, until one is used.
+ *
+ * Placement
+ * ---------
+ * Two members on one CPU cannot run together. A new member goes to an idle CPU of
+ * its parent's scope without a member; a waking one of a gang that had a slot lately
+ * looks for one, too. The load balancer does not bring a second member to a CPU
+ * unless that makes the numbers more equal. And a CPU that picks a member while
+ * another one waits there pushes that to a CPU of the scope without any, now and
+ * then: members that never sleep are placed by nobody else.
+ *
+ * Locks and lifetime
+ * ------------------
+ * All decisions are made under the lock of the runqueue concerned. What is read of
+ * other runqueues (is a member runnable there?) is a hint; the CPU looks itself,
+ * under its lock, when it picks. A slot has a lock for those who begin, join and
+ * leave it, taken inside runqueue locks; who finds that another one has begun picks
+ * again. Who merely picks reads gang and end without it: the end is
+ * cleared before, and written after, the gang.
+ *
+ * A CPU that is picking when a slot begins, or whose timer is about to make it pick,
+ * is not interrupted. It says that it picks before it reads the slots, and reads them
+ * again after it has said that it is done; the leader publishes the slot before it
+ * asks; so one of them sees the other.
+ *
+ * Interrupts are asynchronous calls, one request to a CPU. Its flag is cleared before
+ * the handler looks at the slots, so one that was not sent because another was under
+ * way is not lost. A CPU that goes offline leaves the domain, has its timer moved
+ * and its requests served; slots belong to no CPU, so nobody misses their leader.
+ *
+ * A gang is freed with its group. When the group goes offline, it is marked inactive
+ * and taken out of all slots, under their locks; who begins a slot looks at the mark
+ * under the lock, so it does not come back. Whoever has read it from a slot before is
+ * in an RCU read-side section, by having interrupts off, and the group is freed a
+ * grace period later at least. What a CPU remembers of a gang beyond that is only
+ * compared, except for the counters, and is wiped before those are freed.
+ */
+#include <linux/hrtimer.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/mmu_context.h>
+#include <linux/sched/isolation.h>
+#include <linux/smp.h>
+#include <trace/events/steer.h>
+
+#include "sched.h"
+#include "steer.h"
+#include "steer_compat.h"
+#include "steer_gang_rules.h"
+
+/* What a task has to use of its CPU to begin a slot, of 1024. */
+#define STEER_GANG_MIN_UTIL	32
+
+/* How many entities are looked at for one that is in no gang. */
+#define STEER_GANG_LOOK		32
+
+/* How deep a gang may be below groups that hold nothing else. */
+#define STEER_GANG_CHAIN	8
+
+/* Why a CPU ceased to run a member; as show_steer_gang_end() has it. */
+enum steer_gang_why {
+	STEER_GANG_OVER,
+	STEER_GANG_ASLEEP,
+	STEER_GANG_PREEMPTED,
+};
+
+/* What became of the attempt to begin a slot. */
+enum steer_gang_bid {
+	STEER_GANG_NOT,
+	STEER_GANG_LED,
+	STEER_GANG_LOST,
+};
+
+/**
+ * struct steer_gang_slot - what goes on in one scope
+ * @lock: protects all but what picks read
+ * @end: when the slot ends, 0 while one is being set up [ns]
+ * @seq: number of the slot
+ * @gang: whose it is, NULL for the others'
+ * @last: the last gang that had one
+ * @start: when it began [ns]
+ * @members: CPUs that had a runnable member then
+ * @slept: CPUs on which a member went to sleep since
+ * @leader: for comparison with the ancestor: its permanent leader, plus one
+ * @corun: for how long the members ran together
+ */
+struct steer_gang_slot {
+	raw_spinlock_t		lock;
+	u64			end;
+	u64			seq;
+	struct steer_gang	*gang;
+	struct steer_gang	*last;
+	u64			start;
+	int			members;
+	int			slept;
+	int			leader;
+	struct steer_gang_corun	corun;
+} ____cacheline_aligned_in_smp;
+
+/**
+ * struct steer_gang_cpu - what a CPU knows; under its rq lock, but for some
+ * @cpu: its number
+ * @kicked: an interrupt is under way; atomic
+ * @csd: the request for it
+ * @timer: ends slots
+ * @timer_end: when it does, or did [ns]
+ * @armed: a pick will begin then or soon after, 0 if none may; read by others [ns]
+ * @running: the gang of the running task; read by others, and only compared
+ * @now: when the last pick began [ns]
+ * @favour: the gang whose slot the last pick obeys
+ * @slot: that slot
+ * @seq: its number
+ * @end: and its end [ns]
+ * @held: scopes in which the others have their slot
+ * @held_end: when the first one ends in which a gang waits here [ns]
+ * @busy: scopes in which a gang has its slot
+ * @wide: those of them that have a member here
+ * @seen: numbers of the slots that the last pick saw
+ * @picking: a pick is under way, which looks again when it is done; read by others
+ * @retried: the last pick was repeated
+ * @next_try: look for members on other CPUs not before [ns]
+ * @joined: the gang whose member runs, in a slot
+ * @joined_slot: that slot
+ * @joined_seq: its number
+ * @joined_end: its end [ns]
+ * @joined_since: since when [ns]
+ * @followed_slot: the slot that this CPU began to follow
+ * @followed_seq: its number
+ * @slept_slot: the slot in which a member last went to sleep here
+ * @slept_seq: its number
+ * @spread: the gang of which one member is to leave this CPU
+ * @next_spread: look for a place for it not before [ns]
+ * @push: to do that when the pick is over
+ * @buddy: for comparison with the ancestor: the slot whose gang comes next
+ */
+struct steer_gang_cpu {
+	int			cpu;
+	atomic_t		kicked;
+	call_single_data_t	csd;
+	struct hrtimer		timer;
+	u64			timer_end;
+	u64			armed;
+	struct steer_gang	*running;
+	u64			now;
+	struct steer_gang	*favour;
+	struct steer_gang_slot	*slot;
+	u64			seq;
+	u64			end;
+	unsigned int		held;
+	u64			held_end;
+	unsigned int		busy;
+	unsigned int		wide;
+	u64			seen[STEER_NR_SCOPES];
+	bool			picking;
+	bool			retried;
+	u64			next_try;
+	struct steer_gang	*joined;
+	struct steer_gang_slot	*joined_slot;
+	u64			joined_seq;
+	u64			joined_end;
+	u64			joined_since;
+	struct steer_gang_slot	*followed_slot;
+	u64			followed_seq;
+	struct steer_gang_slot	*slept_slot;
+	u64			slept_seq;
+	struct steer_gang	*spread;
+	u64			next_spread;
+	struct balance_callback	push;
+	struct steer_gang_slot	*buddy;
+};
+
+/* A slot belongs to the first CPU of its scope. */
+static DEFINE_PER_CPU(struct steer_gang_slot [STEER_NR_SCOPES], steer_gang_slots);
+static DEFINE_PER_CPU(struct steer_gang_cpu, steer_gang_cpus);
+
+/* How many gangs are active in each scope; changed by the cgroup side only. */
+static int steer_gang_nr[STEER_NR_SCOPES];
+
+/* Off a second after the last user: flipping it interrupts every CPU. */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_gang_key, HZ);
+
+/* For comparison only, by debugfs: see enum steer_gang_variant. */
+unsigned int steer_gang_variant;
+
+static struct steer_gang_cpu *steer_gang_cpu(struct rq *rq)
+{
+	return &per_cpu(steer_gang_cpus, cpu_of(rq));
+}
+
+static void steer_gang_count(struct steer_gang *gang, enum steer_gang_counter counter,
+			     u64 n)
+{
+	this_cpu_add(gang->stats->count[counter], n);
+}
+
+static u64 steer_gang_length(void)
+{
+	return steer_gang_slot_length(sysctl_sched_base_slice, TICK_NSEC);
+}
+
+/* The CPUs of @cpu's scope; some may be outside of its root domain. */
+static const struct cpumask *steer_gang_mask(int cpu, enum steer_scope scope)
+{
+	struct sched_domain *sd;
+
+	switch (scope) {
+	case STEER_SCOPE_CORE:
+		return steer_core_mask(cpu);
+	case STEER_SCOPE_LLC:
+		sd = rcu_dereference_sched(per_cpu(sd_llc, cpu));
+		return sd ? sched_domain_span(sd) : cpumask_of(cpu);
+	case STEER_SCOPE_NODE:
+		return cpumask_of_node(cpu_to_node(cpu));
+	default:
+		return cpu_rq(cpu)->rd->span;
+	}
+}
+
+/* REQUIRES: the lock of @rq, which keeps it in its root domain. */
+static struct steer_gang_slot *steer_gang_slot(struct rq *rq, enum steer_scope scope)
+{
+	int first = cpumask_first_and(steer_gang_mask(cpu_of(rq), scope), rq->rd->span);
+
+	if (first >= nr_cpu_ids)
+		first = cpu_of(rq);
+	return &per_cpu(steer_gang_slots, first)[scope];
+}
+
+/*
+ * What is under way in @slot at @now? Returns its end, 0 for nothing. Who writes
+ * clears the end first; a reader that sees the same end twice has seen gang and
+ * number that belong to it.
+ */
+static u64 steer_gang_slot_read(struct steer_gang_slot *slot, u64 now,
+				struct steer_gang **gang, u64 *seq)
+{
+	u64 end;
+
+	/* Pairs with smp_store_release() in steer_gang_publish(). */
+	end = smp_load_acquire(&slot->end);
+	if (now >= end)
+		return 0;
+	*gang = READ_ONCE(slot->gang);
+	*seq = READ_ONCE(slot->seq);
+	smp_rmb();	/* pairs with smp_wmb() in steer_gang_publish() */
+	return READ_ONCE(slot->end) == end ? end : 0;
+}
+
+/* Runnable members on @cpu. Without its lock, this is a hint. */
+static unsigned int steer_gang_queued(struct steer_gang *gang, int cpu)
+{
+	struct cfs_rq *cfs_rq = gang->tg->cfs_rq[cpu];
+
+	if (steer_cfs_throttled(cfs_rq))
+		return 0;
+	return READ_ONCE(cfs_rq->h_nr_runnable);
+}
+
+/* Could a member run here? REQUIRES: the lock of @rq. */
+static bool steer_gang_here(struct steer_gang *gang, struct rq *rq)
+{
+	struct sched_entity *se;
+
+	if (!READ_ONCE(gang->active) || !steer_gang_queued(gang, cpu_of(rq)))
+		return false;
+	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
+		if (!se->on_rq || se->sched_delayed || se->my_q->idle > 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * What the gang is owed here: the most, of all levels that it is picked at. One at
+ * which nobody competes owes nothing.
+ */
+static s64 steer_gang_owed(struct steer_gang *gang, struct rq *rq)
+{
+	struct sched_entity *se;
+	s64 most = S64_MIN;
+
+	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
+		u64 average = avg_vruntime(se->cfs_rq);
+
+		most = max(most, steer_gang_lag(average, se->vruntime,
+						scale_load_down(se->load.weight)));
+	}
+	return most;
+}
+
+/* For how long the others here have waited beyond their due: the most, of all levels. */
+static s64 steer_gang_waited(struct steer_gang *gang, struct rq *rq)
+{
+	struct sched_entity *se;
+	s64 most = 0;
+
+	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
+		struct cfs_rq *cfs_rq = se->cfs_rq;
+		unsigned long weight = scale_load_down(se->load.weight);
+		unsigned long total = cfs_rq->avg_load;
+		u64 average = avg_vruntime(cfs_rq);
+		s64 lag = steer_gang_lag(average, se->vruntime, weight);
+
+		if (cfs_rq->curr && cfs_rq->curr->on_rq)
+			total += scale_load_down(cfs_rq->curr->load.weight);
+		most = max(most, steer_gang_wait(lag, weight, total));
+	}
+	return most;
+}
+
+/* Runnable tasks that compete for the CPU; SCHED_IDLE ones do not. */
+static int steer_gang_competing(struct cfs_rq *cfs_rq)
+{
+	return (int)READ_ONCE(cfs_rq->h_nr_runnable) - (int)steer_cfs_nr_idle(cfs_rq);
+}
+
+/* Those here that are not of the gang. */
+static int steer_gang_others(struct steer_gang *gang, struct rq *rq)
+{
+	return steer_gang_competing(&rq->cfs) -
+	       steer_gang_competing(gang->tg->cfs_rq[cpu_of(rq)]);
+}
+
+/* Is it worth a slot that this task was picked? */
+static bool steer_gang_weighty(struct task_struct *p)
+{
+	return !(p->flags & PF_KTHREAD) && !task_has_idle_policy(p) &&
+	       READ_ONCE(p->se.avg.util_avg) >= STEER_GANG_MIN_UTIL;
+}
+
+static void steer_gang_arm(struct steer_gang_cpu *me, u64 end)
+{
+	if (me->timer_end == end)
+		return;
+	me->timer_end = end;
+	WRITE_ONCE(me->armed, end);
+	hrtimer_start(&me->timer, ns_to_ktime(end), HRTIMER_MODE_ABS_PINNED_HARD);
+}
+
+static enum hrtimer_restart steer_gang_timer(struct hrtimer *timer)
+{
+	struct steer_gang_cpu *me = container_of(timer, struct steer_gang_cpu, timer);
+	struct rq *rq = cpu_rq(me->cpu);
+	struct rq_flags rf;
+
+	rq_lock(rq, &rf);
+	if (rq->online && steer_rq_donor(rq)->sched_class == &fair_sched_class &&
+	    rq->cfs.h_nr_queued > 1)
+		resched_curr(rq);
+	else
+		WRITE_ONCE(me->armed, 0);
+	rq_unlock(rq, &rf);
+	return HRTIMER_NORESTART;
+}
+
+/* Returns whether an interrupt was sent. */
+static bool steer_gang_kick(int cpu)
+{
+	struct steer_gang_cpu *to = &per_cpu(steer_gang_cpus, cpu);
+
+	/* It would be called at once, and wait for the lock that is held here. */
+	if (WARN_ON_ONCE(cpu == smp_processor_id()))
+		return false;
+	if (atomic_xchg(&to->kicked, 1))
+		return false;
+	if (!smp_call_function_single_async(cpu, &to->csd))
+		return true;
+	atomic_set(&to->kicked, 0);
+	return false;
+}
+
+/* The interrupt: is there a slot for a member that waits here? */
+static void steer_gang_kicked(void *info)
+{
+	struct steer_gang_cpu *me = info;
+	struct rq *rq = cpu_rq(me->cpu);
+	u64 now = ktime_get_ns(), seq;
+	struct steer_gang *gang;
+	struct rq_flags rf;
+	int scope;
+
+	/* Before the slots are looked at, so that no later one is missed. */
+	atomic_set(&me->kicked, 0);
+	smp_mb();	/* pairs with atomic_xchg() in steer_gang_kick() */
+
+	rq_lock(rq, &rf);
+	for (scope = STEER_SCOPE_SYSTEM; scope >= STEER_SCOPE_CORE; scope--) {
+		struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
+
+		if (READ_ONCE(steer_gang_variant)) {
+			gang = READ_ONCE(slot->gang);
+			if (!gang || READ_ONCE(slot->end))
+				continue;
+			if (steer_gang_here(gang, rq)) {
+				me->buddy = slot;
+				resched_curr(rq);
+			} else {
+				steer_gang_count(gang, STEER_GANG_IPIS_EMPTY, 1);
+			}
+			continue;
+		}
+		if (!steer_gang_slot_read(slot, now, &gang, &seq) || !gang)
+			continue;
+		if (steer_gang_here(gang, rq)) {
+			if (steer_rq_donor(rq)->sched_class == &fair_sched_class &&
+			    me->joined != gang)
+				resched_curr(rq);
+			break;
+		}
+		steer_gang_count(gang, STEER_GANG_IPIS_EMPTY, 1);
+		raw_spin_lock(&slot->lock);
+		if (slot->seq == seq) {
+			slot->slept++;
+			steer_gang_corun_absent(&slot->corun, now);
+		}
+		raw_spin_unlock(&slot->lock);
+	}
+	rq_unlock(rq, &rf);
+}
+
+/* Settle the account of a slot; REQUIRES: its lock. */
+static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
+{
+	struct steer_gang *gang = slot->gang;
+	unsigned int backoff;
+
+	lockdep_assert_held(&slot->lock);
+
+	if (!gang || !slot->members)
+		return;
+	steer_gang_corun_update(&slot->corun, min(now, end));
+	steer_gang_count(gang, STEER_GANG_CORUN_NS, slot->corun.total);
+	backoff = steer_gang_backoff(gang->backoff, slot->slept, slot->members);
+	WRITE_ONCE(gang->backoff, backoff);
+	WRITE_ONCE(gang->quiet_until, backoff ? end + backoff * steer_gang_length() : 0);
+}
+
+/* Begin a slot: of a gang, or the others' if that is NULL; REQUIRES: its lock. */
+static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *gang,
+			       u64 now, u64 end, int members)
+{
+	lockdep_assert_held(&slot->lock);
+
+	steer_gang_close(slot, now, slot->end);
+	WRITE_ONCE(slot->end, 0);
+	smp_wmb();	/* pairs with smp_rmb() in steer_gang_slot_read() */
+	WRITE_ONCE(slot->gang, gang);
+	if (gang)
+		WRITE_ONCE(slot->last, gang);
+	WRITE_ONCE(slot->seq, slot->seq + 1);
+	slot->start = now;
+	slot->members = members;
+	slot->slept = 0;
+	memset(&slot->corun, 0, sizeof(slot->corun));
+	slot->corun.runnable = members;
+	/* Pairs with smp_load_acquire() in steer_gang_slot_read(). */
+	smp_store_release(&slot->end, end);
+}
+
+/* CPUs of the scope on which a member is runnable; a hint. */
+static int steer_gang_members(struct steer_gang *gang, struct rq *rq,
+			      enum steer_scope scope)
+{
+	int cpu, members = 0;
+
+	for_each_cpu_and(cpu, steer_gang_mask(cpu_of(rq), scope), rq->rd->span) {
+		if (rcu_access_pointer(cpu_rq(cpu)->sd))
+			members += steer_gang_queued(gang, cpu) > 0;
+	}
+	return members;
+}
+
+/* Interrupt those that have a member and run something else. */
+static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
+				   enum steer_scope scope, u64 now)
+{
+	u64 soon = now + NSEC_PER_USEC * 20;
+	int cpu, ipis = 0;
+
+	for_each_cpu_and(cpu, steer_gang_mask(cpu_of(rq), scope), rq->rd->span) {
+		struct steer_gang_cpu *to = &per_cpu(steer_gang_cpus, cpu);
+		u64 armed = READ_ONCE(to->armed);
+
+		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang ||
+		    !steer_gang_queued(gang, cpu))
+			continue;
+		/* It picks, or its timer is about to make it: it will see the slot. */
+		if ((READ_ONCE(to->picking) || (armed && armed <= soon)) &&
+		    !READ_ONCE(steer_gang_variant))
+			continue;
+		if (!rcu_access_pointer(cpu_rq(cpu)->sd) ||
+		    !housekeeping_cpu(cpu, HK_TYPE_TICK))
+			continue;
+		/*
+		 * With core scheduling a CPU picks for its siblings, too. Its own pick
+		 * may be done; the lock is that of the core, and so covers its timer.
+		 */
+		if (cpu == smp_processor_id())
+			steer_gang_arm(to, now + 1);
+		else
+			ipis += steer_gang_kick(cpu);
+	}
+	steer_gang_count(gang, STEER_GANG_IPIS, ipis);
+	return ipis;
+}
+
+/* @rq is about to run a member of @gang, by EEVDF's choice: begin a slot? */
+static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu *me,
+					   struct steer_gang *gang,
+					   struct task_struct *p)
+{
+	enum steer_scope scope = READ_ONCE(gang->scope);
+	struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
+	struct steer_gang_view view = {
+		.now = me->now,
+		.quiet_until = READ_ONCE(gang->quiet_until),
+		/* That this CPU found nothing else to run is reason enough. */
+		.slot_end = me->busy & BIT(scope) ? me->now + 1 : 0,
+		.members = 2,
+		.others = steer_gang_others(gang, rq),
+		.wider = me->wide >> scope > 1,
+	};
+	u64 end = me->now + steer_gang_length();
+	int ipis;
+
+	if (me->now < me->next_try || !steer_gang_may_lead(&view) ||
+	    !steer_gang_weighty(p) || !steer_gang_here(gang, rq))
+		return STEER_GANG_NOT;
+
+	/* Another CPU was faster. */
+	if (me->now < READ_ONCE(slot->end) &&
+	    (READ_ONCE(slot->gang) || !(me->held & BIT(scope))))
+		return STEER_GANG_LOST;
+
+	view.members = steer_gang_members(gang, rq, scope);
+	if (!steer_gang_may_lead(&view)) {
+		me->next_try = end;
+		return STEER_GANG_NOT;
+	}
+
+	raw_spin_lock(&slot->lock);
+	if (me->now < slot->end && (slot->gang || !(me->held & BIT(scope)))) {
+		raw_spin_unlock(&slot->lock);
+		return STEER_GANG_LOST;
+	}
+	if (!gang->active || gang->scope != scope) {
+		raw_spin_unlock(&slot->lock);
+		return STEER_GANG_NOT;
+	}
+	steer_gang_publish(slot, gang, me->now, end, view.members);
+	me->seq = slot->seq;
+	raw_spin_unlock(&slot->lock);
+
+	me->favour = gang;
+	me->slot = slot;
+	me->end = end;
+	me->followed_slot = slot;
+	me->followed_seq = me->seq;
+	WRITE_ONCE(gang->led, jiffies);
+	steer_gang_count(gang, STEER_GANG_SLOTS_LED, 1);
+
+	/* The slot is there before it is asked who is about to pick anyway. */
+	smp_mb();	/* pairs with the one in steer_gang_decide() */
+	ipis = steer_gang_kick_members(gang, rq, scope, me->now);
+	trace_steer_gang_lead(gang->id, cpu_of(rq), scope, view.members, ipis, end);
+	return STEER_GANG_LED;
+}
+
+/*
+ * @rq is about to run something of no gang, by EEVDF's choice, although a member of
+ * the gang that had the last slot waits here: the others' slot begins.
+ */
+static enum steer_gang_bid steer_gang_pass(struct rq *rq, struct steer_gang_cpu *me,
+					   struct task_struct *p)
+{
+	u64 length = steer_gang_length(), end = me->now + length;
+	enum steer_gang_bid bid = STEER_GANG_NOT;
+	int scope;
+
+	if (!steer_gang_weighty(p))
+		return STEER_GANG_NOT;
+
+	for (scope = STEER_SCOPE_CORE; scope < STEER_NR_SCOPES; scope++) {
+		struct steer_gang_slot *slot;
+		struct steer_gang *last;
+		u64 before;
+
+		if (!READ_ONCE(steer_gang_nr[scope]) ||
+		    ((me->held | me->busy) & BIT(scope)))
+			continue;
+		slot = steer_gang_slot(rq, scope);
+		before = READ_ONCE(slot->end);
+		last = READ_ONCE(slot->last);
+		if (!before || !last || READ_ONCE(slot->gang) != last ||
+		    me->now >= before + length || !steer_gang_here(last, rq))
+			continue;
+		raw_spin_lock(&slot->lock);
+		if (me->now < slot->end || slot->gang != last) {
+			raw_spin_unlock(&slot->lock);
+			return STEER_GANG_LOST;
+		}
+		steer_gang_publish(slot, NULL, me->now, end, 0);
+		raw_spin_unlock(&slot->lock);
+
+		me->held |= BIT(scope);
+		me->held_end = end;
+		bid = STEER_GANG_LED;
+		trace_steer_gang_lead(0, cpu_of(rq), scope, 0, 0, end);
+	}
+	return bid;
+}
+
+/* A member begins to run in a slot; REQUIRES: the lock of the CPU's runqueue. */
+static void steer_gang_join(struct steer_gang_cpu *me, struct task_struct *p, u64 now)
+{
+	struct steer_gang_slot *slot = me->slot;
+
+	raw_spin_lock(&slot->lock);
+	if (slot->seq == me->seq && slot->gang)
+		steer_gang_corun_join(&slot->corun, now);
+	raw_spin_unlock(&slot->lock);
+
+	me->joined_slot = slot;
+	me->joined_seq = me->seq;
+	me->joined_end = me->end;
+	me->joined_since = now;
+	WRITE_ONCE(me->joined, me->favour);
+	trace_steer_gang_follow(me->favour->id, me->cpu, p->pid);
+}
+
+/* It does not run any more, or the slot is over. */
+static void steer_gang_leave(struct steer_gang_cpu *me, u64 now)
+{
+	enum steer_gang_why why = STEER_GANG_OVER;
+	struct steer_gang_slot *slot = me->joined_slot;
+	struct steer_gang *gang = READ_ONCE(me->joined);
+	u64 until = min(now, me->joined_end);
+
+	if (!gang)
+		return;
+
+	raw_spin_lock(&slot->lock);
+	if (slot->seq == me->joined_seq && slot->gang && now < slot->end) {
+		bool asleep = !steer_gang_queued(gang, me->cpu);
+
+		why = asleep ? STEER_GANG_ASLEEP : STEER_GANG_PREEMPTED;
+		steer_gang_corun_leave(&slot->corun, asleep, now);
+		/* One that sleeps often counts once. */
+		if (asleep && (me->slept_slot != slot || me->slept_seq != slot->seq))
+			slot->slept++;
+		if (asleep) {
+			me->slept_slot = slot;
+			me->slept_seq = slot->seq;
+		}
+	}
+	raw_spin_unlock(&slot->lock);
+
+	until = until > me->joined_since ? until - me->joined_since : 0;
+	steer_gang_count(gang, STEER_GANG_FAVOURED_NS, until);
+	trace_steer_gang_end(gang->id, me->cpu, until, why);
+	WRITE_ONCE(me->joined, NULL);
+}
+
+/* @p runs from @now on: in which slot? */
+static void steer_gang_account(struct steer_gang_cpu *me, struct task_struct *p,
+			       struct steer_gang *gang, u64 now)
+{
+	bool member = gang && gang == me->favour && now < me->end;
+
+	if (member && me->joined == gang && me->joined_slot == me->slot &&
+	    me->joined_seq == me->seq)
+		return;
+	steer_gang_leave(me, now);
+	if (member)
+		steer_gang_join(me, p, now);
+}
+
+/* A per-CPU kernel thread that may run */
+static bool steer_gang_kthread(struct cfs_rq *cfs_rq, struct sched_entity *se)
+{
+	return entity_is_task(se) && se->on_rq && !se->sched_delayed &&
+	       is_per_cpu_kthread(container_of(se, struct task_struct, se)) &&
+	       entity_eligible(cfs_rq, se);
+}
+
+/*
+ * Per-CPU kernel threads that EEVDF would run do not wait for the end of a slot, nor
+ * are they interrupted by its beginning. They are in the root group; what runs is
+ * not in the tree, of which the first eligible entity would be next.
+ */
+static bool steer_gang_kthread_first(struct cfs_rq *cfs_rq)
+{
+	struct rb_node *node;
+	int look = STEER_GANG_LOOK;
+
+	if (cfs_rq->curr && steer_gang_kthread(cfs_rq, cfs_rq->curr))
+		return true;
+	for (node = rb_first_cached(&cfs_rq->tasks_timeline); node && look--;
+	     node = rb_next(node)) {
+		struct sched_entity *se = rb_entry(node, struct sched_entity, run_node);
+
+		if (!se->sched_delayed && entity_eligible(cfs_rq, se))
+			return steer_gang_kthread(cfs_rq, se);
+	}
+	return false;
+}
+
+/* A pick begins: which slots are under way here, and whose member comes next? */
+static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
+{
+	u64 length = steer_gang_length();
+	int scope;
+
+	me->now = ktime_get_ns();
+	me->favour = NULL;
+	me->held = 0;
+	me->held_end = 0;
+	me->busy = 0;
+	me->wide = 0;
+	/* What begins while this pick is under way, it sees when it is done. */
+	WRITE_ONCE(me->picking, true);
+	if (me->armed && me->armed <= me->now)
+		WRITE_ONCE(me->armed, 0);
+	smp_mb();	/* pairs with the one in steer_gang_lead() */
+	if (!rcu_access_pointer(rq->sd))
+		return;
+
+	/* The widest comes first: it has most CPUs waiting for this one. */
+	for (scope = STEER_SCOPE_SYSTEM; scope >= STEER_SCOPE_CORE; scope--) {
+		struct steer_gang_slot *slot;
+		struct steer_gang *gang, *last;
+		u64 end, seq;
+
+		if (!READ_ONCE(steer_gang_nr[scope]))
+			continue;
+		slot = steer_gang_slot(rq, scope);
+		me->seen[scope] = READ_ONCE(slot->seq);
+		end = steer_gang_slot_read(slot, me->now, &gang, &seq);
+		if (!end)
+			continue;
+		if (!gang) {
+			me->held |= BIT(scope);
+			last = READ_ONCE(slot->last);
+			if (last && steer_gang_here(last, rq) &&
+			    (!me->held_end || end < me->held_end))
+				me->held_end = end;
+			continue;
+		}
+		me->busy |= BIT(scope);
+		if (!steer_gang_here(gang, rq))
+			continue;
+		me->wide |= BIT(scope);
+		if (me->favour)
+			continue;
+		if ((me->followed_slot != slot || me->followed_seq != seq) &&
+		    !steer_gang_follows(steer_gang_waited(gang, rq), length))
+			continue;
+		me->favour = gang;
+		me->slot = slot;
+		me->seq = seq;
+		me->end = end;
+		me->followed_slot = slot;
+		me->followed_seq = seq;
+	}
+	if (me->favour && steer_gang_kthread_first(&rq->cfs))
+		me->favour = NULL;
+}
+
+/* The entity at the level @cfs_rq that leads to the members of @gang. */
+static struct sched_entity *steer_gang_at(struct steer_gang *gang, struct rq *rq,
+					  struct cfs_rq *cfs_rq)
+{
+	struct sched_entity *se;
+
+	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
+		if (se->cfs_rq == cfs_rq)
+			return se;
+	}
+	return NULL;
+}
+
+/* For comparison: the ancestor's next buddy, with and without eligibility. */
+static struct sched_entity *steer_gang_buddy(struct rq *rq, struct steer_gang_cpu *me,
+					     struct cfs_rq *cfs_rq)
+{
+	struct steer_gang *gang = me->buddy ? READ_ONCE(me->buddy->gang) : NULL;
+	struct sched_entity *se;
+
+	if (!gang || !steer_gang_here(gang, rq))
+		return NULL;
+	se = steer_gang_at(gang, rq, cfs_rq);
+	if (se && READ_ONCE(steer_gang_variant) == STEER_GANG_SEED_BUDDY &&
+	    !entity_eligible(cfs_rq, se))
+		return NULL;
+	return se;
+}
+
+/* Does nothing but members of a gang that is held back run below @se? */
+static bool steer_gang_holds(struct steer_gang_cpu *me, struct rq *rq,
+			     struct sched_entity *se)
+{
+	int depth;
+
+	for (depth = 0; depth < STEER_GANG_CHAIN; depth++) {
+		struct cfs_rq *my_q = se->my_q;
+		struct steer_gang *gang;
+
+		if (!my_q)
+			return false;
+		gang = READ_ONCE(my_q->tg->steer.gang.effective);
+		if (gang)
+			return (me->held & BIT(READ_ONCE(gang->scope))) &&
+			       steer_gang_here(gang, rq) &&
+			       steer_gang_held(steer_gang_owed(gang, rq),
+					       steer_gang_length());
+		if (my_q->nr_running != 1)
+			return false;
+		se = my_q->curr && my_q->curr->on_rq ? my_q->curr :
+			rb_entry_safe(rb_first_cached(&my_q->tasks_timeline),
+				      struct sched_entity, run_node);
+		if (!se)
+			return false;
+	}
+	return false;
+}
+
+struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+
+	lockdep_assert_rq_held(rq);
+
+	if (unlikely(READ_ONCE(steer_gang_variant))) {
+		me->favour = NULL;
+		me->held = 0;
+		WRITE_ONCE(me->picking, false);
+		return steer_gang_buddy(rq, me, cfs_rq);
+	}
+	if (cfs_rq == &rq->cfs)
+		steer_gang_decide(rq, me);
+	/* A buddy is taken before EEVDF is asked, and so would not be held back. */
+	if (me->held && !me->favour && cfs_rq->next &&
+	    !READ_ONCE(cfs_rq->tg->steer.gang.effective) &&
+	    steer_gang_holds(me, rq, cfs_rq->next))
+		cfs_rq->next = NULL;
+	return me->favour ? steer_gang_at(me->favour, rq, cfs_rq) : NULL;
+}
+
+static bool steer_gang_entity_idle(struct sched_entity *se)
+{
+	if (entity_is_task(se))
+		return task_has_idle_policy(container_of(se, struct task_struct, se));
+	return se->my_q->idle > 0;
+}
+
+/*
+ * Of those that are not held back, the eligible one with the earliest deadline; if
+ * none is eligible, the one with the earliest deadline. The tree is sorted by that.
+ */
+struct sched_entity *__steer_gang_instead(struct rq *rq, struct cfs_rq *cfs_rq,
+					  struct sched_entity *se)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	struct sched_entity *curr = cfs_rq->curr, *first = NULL;
+	struct rb_node *node;
+	int look = STEER_GANG_LOOK;
+
+	if (!me->held || me->favour || se->sched_delayed || cfs_rq->nr_running == 1 ||
+	    READ_ONCE(cfs_rq->tg->steer.gang.effective) ||
+	    !steer_gang_holds(me, rq, se))
+		return se;
+
+	if (curr && (!curr->on_rq || curr->sched_delayed || curr == se ||
+		     steer_gang_entity_idle(curr) || steer_gang_holds(me, rq, curr)))
+		curr = NULL;
+	if (curr && entity_eligible(cfs_rq, curr))
+		return curr;
+
+	for (node = rb_first_cached(&cfs_rq->tasks_timeline); node && look--;
+	     node = rb_next(node)) {
+		struct sched_entity *other = rb_entry(node, struct sched_entity, run_node);
+
+		if (other == se || other->sched_delayed || steer_gang_entity_idle(other) ||
+		    steer_gang_holds(me, rq, other))
+			continue;
+		if (entity_eligible(cfs_rq, other))
+			return other;
+		if (!first)
+			first = other;
+	}
+	return curr ?: first ?: se;
+}
+
+/*
+ * For comparison: as the ancestor did, the CPU that first picked a member in this
+ * scope interrupts the others each time it turns to the gang, for ever.
+ */
+static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
+				 struct steer_gang *gang)
+{
+	enum steer_scope scope = READ_ONCE(gang->scope);
+	struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
+
+	if (me->running == gang || !READ_ONCE(gang->active))
+		return;
+	raw_spin_lock(&slot->lock);
+	if (!slot->leader || !cpu_online(slot->leader - 1))
+		slot->leader = cpu_of(rq) + 1;
+	if (slot->leader == cpu_of(rq) + 1 && gang->active) {
+		WRITE_ONCE(slot->end, 0);
+		WRITE_ONCE(slot->gang, gang);
+		slot->members = 0;
+		raw_spin_unlock(&slot->lock);
+		steer_gang_count(gang, STEER_GANG_SLOTS_LED, 1);
+		steer_gang_kick_members(gang, rq, scope, me->now);
+		return;
+	}
+	raw_spin_unlock(&slot->lock);
+}
+
+static bool steer_gang_allowed(struct task_struct *p, int cpu)
+{
+	unsigned long util = READ_ONCE(p->se.avg.util_avg);
+
+	return cpumask_test_cpu(cpu, p->cpus_ptr) && cpu_active(cpu) &&
+	       rcu_access_pointer(cpu_rq(cpu)->sd) &&
+	       (!sched_asym_cpucap_active() || util * 5 <= cpu_rq(cpu)->cpu_capacity * 4) &&
+	       !steer_cfs_throttled(task_group(p)->cfs_rq[cpu]) &&
+	       sched_cpu_cookie_match(cpu_rq(cpu), p);
+}
+
+/*
+ * A CPU of the scope of @from on which no member is runnable: an idle one, else, if
+ * @busy, the one with fewest tasks.
+ */
+static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int from,
+			   bool busy)
+{
+	unsigned int least = UINT_MAX;
+	int cpu, found = -1;
+
+	for_each_cpu_wrap(cpu, steer_gang_mask(from, READ_ONCE(gang->scope)), from) {
+		if (!steer_gang_allowed(p, cpu) || steer_gang_queued(gang, cpu))
+			continue;
+		if (available_idle_cpu(cpu))
+			return cpu;
+		if (busy && READ_ONCE(cpu_rq(cpu)->nr_running) < least) {
+			least = READ_ONCE(cpu_rq(cpu)->nr_running);
+			found = cpu;
+		}
+	}
+	return found;
+}
+
+/* May @p be pushed from @rq? REQUIRES: its lock. */
+static bool steer_gang_movable(struct rq *rq, struct task_struct *p, struct steer_gang *gang)
+{
+	return task_rq(p) == rq && task_on_rq_queued(p) && !task_on_cpu(rq, p) &&
+	       p != steer_rq_donor(rq) && p->sched_class == &fair_sched_class &&
+	       !p->se.sched_delayed && !is_migration_disabled(p) &&
+	       p->nr_cpus_allowed > 1 && steer_gang_of(p) == gang &&
+	       steer_gang_weighty(p);
+}
+
+/*
+ * The pick is over. A member that waits beside the running one goes to a CPU of the
+ * scope that has none. The lock of @rq may be dropped on the way.
+ */
+static void steer_gang_push(struct rq *rq)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	struct steer_gang *gang = me->spread;
+	struct task_struct *p, *found = NULL;
+	int cpu = -1, look = STEER_GANG_LOOK, searches = 2;
+	struct rq *to;
+
+	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
+		if (!look--)
+			break;
+		if (!steer_gang_movable(rq, p, gang))
+			continue;
+		cpu = steer_gang_room(p, gang, cpu_of(rq), true);
+		if (cpu >= 0 && cpu != cpu_of(rq)) {
+			found = p;
+			break;
+		}
+		if (!--searches)
+			break;
+	}
+	if (!found) {
+		me->next_spread = me->now + STEER_GANG_BACKOFF_MAX * steer_gang_length();
+		return;
+	}
+
+	get_task_struct(found);
+	to = cpu_rq(cpu);
+	double_lock_balance(rq, to);
+	if (to->online && steer_gang_movable(rq, found, gang) &&
+	    steer_gang_allowed(found, cpu) && !steer_gang_queued(gang, cpu) &&
+	    steer_gang_queued(gang, cpu_of(rq)) > 1) {
+		deactivate_task(rq, found, 0);
+		set_task_cpu(found, cpu);
+		activate_task(to, found, 0);
+		wakeup_preempt(to, found, 0);
+	}
+	double_unlock_balance(rq, to);
+	put_task_struct(found);
+}
+
+/* A member was picked: is another one waiting here that could run elsewhere? */
+static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
+			      struct steer_gang *gang)
+{
+	/* With core scheduling, a pick can be for another CPU, which calls back nobody. */
+	if (rq != this_rq() || me->now < me->next_spread ||
+	    steer_gang_queued(gang, cpu_of(rq)) < 2 || !READ_ONCE(gang->active))
+		return;
+	me->next_spread = me->now + 4 * steer_gang_length();
+	me->spread = gang;
+	queue_balance_callback(rq, &me->push, steer_gang_push);
+}
+
+/*
+ * A pick is done. Did a slot begin meanwhile for a member that waits here? Its leader
+ * has sent no interrupt, if it saw this pick under way.
+ */
+static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
+{
+	int scope;
+
+	WRITE_ONCE(me->picking, false);
+	if (me->favour || !rcu_access_pointer(rq->sd))
+		return false;
+	smp_mb();	/* pairs with the one in steer_gang_lead() */
+
+	for (scope = STEER_SCOPE_CORE; scope < STEER_NR_SCOPES; scope++) {
+		struct steer_gang_slot *slot;
+		struct steer_gang *gang;
+
+		if (!READ_ONCE(steer_gang_nr[scope]))
+			continue;
+		slot = steer_gang_slot(rq, scope);
+		if (READ_ONCE(slot->seq) == me->seen[scope])
+			continue;
+		gang = READ_ONCE(slot->gang);
+		if (gang && steer_gang_here(gang, rq))
+			return true;
+	}
+	return false;
+}
+
+bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	struct steer_gang *gang = steer_gang_of(p);
+	enum steer_gang_bid bid = STEER_GANG_NOT;
+
+	lockdep_assert_rq_held(rq);
+
+	if (unlikely(READ_ONCE(steer_gang_variant))) {
+		me->buddy = NULL;
+		if (gang && rcu_access_pointer(rq->sd))
+			steer_gang_seed_lead(rq, me, gang);
+		return false;
+	}
+
+	/*
+	 * If the key was flipped in this pick, the favour is that of an earlier one. A
+	 * gang that is gone is in no slot.
+	 */
+	if (me->favour && READ_ONCE(me->slot->gang) != me->favour)
+		me->favour = NULL;
+
+	if (!me->favour && rcu_access_pointer(rq->sd)) {
+		bid = gang ? steer_gang_lead(rq, me, gang, p) :
+			     steer_gang_pass(rq, me, p);
+		if (bid == STEER_GANG_LOST && !me->retried) {
+			me->retried = true;
+			return true;
+		}
+	}
+	me->retried = false;
+	if (steer_gang_missed(rq, me))
+		return true;
+
+	if (gang)
+		steer_gang_spread(rq, me, gang);
+	if (me->favour) {
+		if (steer_gang_others(me->favour, rq) > 0)
+			steer_gang_arm(me, me->end);
+	} else if (me->held_end) {
+		steer_gang_arm(me, me->held_end);
+	}
+	/* One that goes on running is not switched to. */
+	if (p == steer_rq_donor(rq)) {
+		steer_gang_account(me, p, gang, me->now);
+		WRITE_ONCE(me->running, gang);
+	}
+	return false;
+}
+
+void __steer_gang_switch(struct rq *rq, struct task_struct *next)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	struct steer_gang *gang = NULL;
+
+	if (next->sched_class == &fair_sched_class)
+		gang = steer_gang_of(next);
+	WRITE_ONCE(me->running, gang);
+	if (me->joined || (gang && me->favour))
+		steer_gang_account(me, next, gang, ktime_get_ns());
+}
+
+/*
+ * In a slot, its members preempt, and nobody else but per-CPU kernel threads; while
+ * the others have theirs, members do not.
+ */
+bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
+{
+	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	struct steer_gang *gang = steer_gang_of(p), *other;
+	struct steer_gang_slot *slot;
+	u64 now, end, seq;
+
+	lockdep_assert_rq_held(rq);
+
+	if (!me->joined && !gang)
+		return false;
+	if (is_per_cpu_kthread(p) || READ_ONCE(steer_gang_variant) ||
+	    !rcu_access_pointer(rq->sd))
+		return false;
+
+	now = ktime_get_ns();
+	if (me->joined && now < me->joined_end) {
+		if (gang == me->joined)
+			return false;
+		/* The running member had the CPU to itself, and no timer. */
+		if (me->timer_end != me->joined_end && !task_has_idle_policy(p))
+			resched_curr(rq);
+		return true;
+	}
+	if (!gang)
+		return false;
+
+	slot = steer_gang_slot(rq, READ_ONCE(gang->scope));
+	end = steer_gang_slot_read(slot, now, &other, &seq);
+	if (end && other == gang) {
+		bool followed = me->followed_slot == slot && me->followed_seq == seq;
+
+		/* Where this CPU does not follow, EEVDF decides. */
+		if (!steer_gang_here(gang, rq) ||
+		    !(followed || steer_gang_follows(steer_gang_waited(gang, rq),
+						     steer_gang_length())))
+			return false;
+		resched_curr(rq);
+		return true;
+	}
+	return end && !other && !task_has_idle_policy(steer_rq_donor(rq)) &&
+	       me->running != gang && steer_gang_here(gang, rq) &&
+	       steer_gang_held(steer_gang_owed(gang, rq), steer_gang_length());
+}
+
+/* Has it had a slot in the last tenth of a second? Else waking is not worth a search. */
+static bool steer_gang_lately(struct steer_gang *gang)
+{
+	return READ_ONCE(gang->active) && jiffies - READ_ONCE(gang->led) < HZ / 10;
+}
+
+int __steer_gang_wake_cpu(struct task_struct *p, int prev_cpu, int target)
+{
+	struct steer_gang *gang = steer_gang_of(p);
+	int cpu;
+
+	if (!gang || !steer_gang_lately(gang))
+		return -1;
+	if (steer_gang_allowed(p, prev_cpu) && !steer_gang_queued(gang, prev_cpu) &&
+	    available_idle_cpu(prev_cpu))
+		return prev_cpu;
+	cpu = steer_gang_room(p, gang, target, false);
+	if (cpu >= 0)
+		return cpu;
+	if (steer_gang_allowed(p, prev_cpu) && !steer_gang_queued(gang, prev_cpu))
+		return prev_cpu;
+	return steer_gang_room(p, gang, target, true);
+}
+
+int __steer_gang_fork_cpu(struct task_struct *p, int parent_cpu)
+{
+	struct steer_gang *gang = steer_gang_of(p);
+	int cpu;
+
+	if (!gang || !READ_ONCE(gang->active))
+		return -1;
+	/* One that calls exec, with no other member beside it, is where it should be. */
+	if (p->on_rq && steer_gang_queued(gang, task_cpu(p)) <= 1)
+		return -1;
+	cpu = steer_gang_room(p, gang, parent_cpu, false);
+	if (cpu >= 0)
+		return cpu;
+	/* An idle CPU elsewhere is better than a busy one here. */
+	for_each_cpu_and(cpu, cpu_rq(parent_cpu)->rd->span, p->cpus_ptr) {
+		if (available_idle_cpu(cpu))
+			return -1;
+	}
+	return steer_gang_room(p, gang, parent_cpu, true);
+}
+
+bool __steer_gang_balance_hold(struct task_struct *p, int dst_cpu,
+			       struct sched_domain *sd)
+{
+	struct steer_gang *gang = steer_gang_of(p);
+	unsigned int here, there;
+
+	if (!gang || sd->nr_balance_failed > sd->cache_nice_tries)
+		return false;
+	here = steer_gang_queued(gang, task_cpu(p));
+	there = steer_gang_queued(gang, dst_cpu);
+	return there && there + 1 >= here;
+}
+
+/**
+ * steer_gang_alloc - make what a group needs to be a gang
+ * @tg: the group
+ * @scope: in which CPUs its slots run
+ *
+ * Return: the gang, not active yet, or NULL.
+ */
+struct steer_gang *steer_gang_alloc(struct task_group *tg, enum steer_scope scope)
+{
+	struct steer_gang *gang = kzalloc(sizeof(*gang), GFP_KERNEL);
+
+	if (!gang)
+		return NULL;
+	gang->stats = alloc_percpu(struct steer_gang_stats);
+	if (!gang->stats) {
+		kfree(gang);
+		return NULL;
+	}
+	gang->tg = tg;
+	gang->id = cgroup_id(tg->css.cgroup);
+	gang->scope = scope;
+	gang->led = jiffies - HZ;
+	return gang;
+}
+
+static void steer_gang_free_rcu(struct rcu_head *rcu)
+{
+	struct steer_gang *gang = container_of(rcu, struct steer_gang, rcu);
+
+	free_percpu(gang->stats);
+	kfree(gang);
+}
+
+/**
+ * steer_gang_free - the group is gone
+ * @gang: its gang, stopped at least one grace period ago, or NULL
+ */
+void steer_gang_free(struct steer_gang *gang)
+{
+	int cpu;
+
+	if (!gang)
+		return;
+	/* While the static key was off, nobody noticed that the last member left. */
+	for_each_possible_cpu(cpu)
+		cmpxchg(&per_cpu(steer_gang_cpus, cpu).joined, gang, NULL);
+	call_rcu(&gang->rcu, steer_gang_free_rcu);
+}
+
+/**
+ * steer_gang_start - a gang may have slots from now on
+ * @gang: the gang, which is not active
+ * @scope: in which CPUs
+ *
+ * Starts and stops are serialised by the caller.
+ */
+void steer_gang_start(struct steer_gang *gang, enum steer_scope scope)
+{
+	WRITE_ONCE(gang->scope, scope);
+	WRITE_ONCE(gang->backoff, 0);
+	WRITE_ONCE(gang->quiet_until, 0);
+	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] + 1);
+	WRITE_ONCE(gang->active, true);
+}
+
+/**
+ * steer_gang_stop - a gang has no slots any more; the one under way ends
+ * @gang: the gang, which is active
+ */
+void steer_gang_stop(struct steer_gang *gang)
+{
+	u64 now = ktime_get_ns();
+	int cpu, scope = gang->scope;
+
+	WRITE_ONCE(gang->active, false);
+	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] - 1);
+
+	for_each_possible_cpu(cpu) {
+		struct steer_gang_slot *slot = &per_cpu(steer_gang_slots, cpu)[scope];
+
+		/* Under the lock, so that nobody is about to begin one. */
+		guard(raw_spinlock_irqsave)(&slot->lock);
+		if (slot->gang == gang) {
+			steer_gang_close(slot, now, slot->end);
+			WRITE_ONCE(slot->end, 0);
+			WRITE_ONCE(slot->gang, NULL);
+		}
+		if (slot->last == gang)
+			WRITE_ONCE(slot->last, NULL);
+	}
+}
+
+static int __init steer_gang_init(void)
+{
+	int cpu, scope;
+
+	for_each_possible_cpu(cpu) {
+		struct steer_gang_cpu *me = &per_cpu(steer_gang_cpus, cpu);
+
+		me->cpu = cpu;
+		INIT_CSD(&me->csd, steer_gang_kicked, me);
+		hrtimer_init(&me->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_PINNED_HARD);
+		me->timer.function = steer_gang_timer;
+		for (scope = 0; scope < STEER_NR_SCOPES; scope++)
+			raw_spin_lock_init(&per_cpu(steer_gang_slots, cpu)[scope].lock);
+	}
+	return 0;
+}
+core_initcall(steer_gang_init);

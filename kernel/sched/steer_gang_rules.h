@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cpu.gang: the rules of a slot, as functions of their arguments alone
+ *
+ * How long a slot is, who may lead one, who follows, who is held back, when a
+ * gang is not worth a slot, and what counts as running together. Without locks,
+ * clocks and runqueues, so that they can be tested on their own
+ * (steer_gang_test.c). How they are used is told at the top of steer_gang.c.
+ */
+#ifndef _KERNEL_SCHED_STEER_GANG_RULES_H
+#define _KERNEL_SCHED_STEER_GANG_RULES_H
+
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/types.h>
+
+/* No slot is longer than this [ns], however slow the tick or long the request. */
+#define STEER_GANG_SLOT_MAX	(20 * 1000 * 1000ULL)
+
+/* A gang whose members sleep is left alone for this many slots at most. */
+#define STEER_GANG_BACKOFF_MAX	64
+
+/**
+ * steer_gang_slot_length - how long a slot is
+ * @request: the default EEVDF request [ns]
+ * @tick: what lies between two scheduler ticks [ns]
+ *
+ * As long as a task runs that has competition: its request, or, because it is
+ * the tick that finds the request used up, the next whole number of ticks. So
+ * slots make no more context switches than there would be without.
+ *
+ * Return: length [ns].
+ */
+static inline u64 steer_gang_slot_length(u64 request, u64 tick)
+{
+	u64 ticks = div64_u64(max(request, 1ULL) + tick - 1, tick);
+
+	return min(ticks * tick, max(tick, STEER_GANG_SLOT_MAX));
+}
+
+/**
+ * steer_gang_lag - what an entity is owed, in its own running time
+ * @average: weighted average vruntime of its queue
+ * @vruntime: its own
+ * @weight: its weight; a task of nice 0 alone has 1024
+ *
+ * Return: [ns]; below 0, it has run for so much more than its share.
+ */
+static inline s64 steer_gang_lag(u64 average, u64 vruntime, unsigned long weight)
+{
+	return div_s64((s64)(average - vruntime) * (s64)weight, 1024);
+}
+
+/**
+ * steer_gang_wait - for how long the others have waited beyond their due
+ * @lag: what the gang is owed [ns]
+ * @weight: weight of the gang's entity
+ * @total: weight of all entities of the queue
+ *
+ * While the gang runs, it goes into debt with the share of the others, and their due
+ * is that share of the time. So the debt divided by it is the time that they waited.
+ *
+ * Return: [ns]; 0 if the gang is not in debt, or alone.
+ */
+static inline s64 steer_gang_wait(s64 lag, unsigned long weight, unsigned long total)
+{
+	if (lag >= 0 || total <= weight)
+		return 0;
+	return div64_s64(-lag * (s64)total, total - weight);
+}
+
+/**
+ * steer_gang_follows - does a CPU follow another one's lead?
+ * @waited: for how long the others here have waited beyond their due [ns]
+ * @slot: length of a slot [ns]
+ *
+ * Where a gang has just had a slot that EEVDF granted it, the others have waited for
+ * one. So they wait for one more than they would have; an eighth is for late timers.
+ *
+ * Return: true unless the gang has had a slot too many here already.
+ */
+static inline bool steer_gang_follows(s64 waited, u64 slot)
+{
+	return waited <= (s64)(slot + slot / 8);
+}
+
+/**
+ * steer_gang_held - is a gang held back while the others have their turn?
+ * @lag: what the gang is owed on this CPU [ns]
+ * @slot: length of a slot [ns]
+ *
+ * A limit from the other side, to what the gang puts up with.
+ *
+ * Return: true unless the gang has waited a slot too long here already.
+ */
+static inline bool steer_gang_held(s64 lag, u64 slot)
+{
+	return lag <= (s64)slot;
+}
+
+/**
+ * struct steer_gang_view - what a CPU that picked a member knows
+ * @now: the time [ns]
+ * @quiet_until: the gang is not worth a slot before that [ns]
+ * @slot_end: when the slot of this scope ends, or ended [ns]
+ * @members: CPUs of the scope with a runnable member
+ * @others: runnable tasks on this CPU that are not of this gang
+ * @wider: is a gang of a wider scope running?
+ */
+struct steer_gang_view {
+	u64	now;
+	u64	quiet_until;
+	u64	slot_end;
+	int	members;
+	int	others;
+	bool	wider;
+};
+
+/**
+ * steer_gang_may_lead - may this CPU start a slot?
+ * @view: what it knows
+ *
+ * Only a CPU where the gang was picked among others has a say, for where nobody
+ * else is runnable, no choice was made. A gang that is on one CPU only has nobody
+ * to start, and at most one slot runs at a time.
+ *
+ * Return: true if it may.
+ */
+static inline bool steer_gang_may_lead(const struct steer_gang_view *view)
+{
+	return view->others > 0 && view->members > 1 && !view->wider &&
+	       view->now >= view->slot_end && view->now >= view->quiet_until;
+}
+
+/**
+ * steer_gang_backoff - how many slots a gang is left alone for
+ * @backoff: how many it was last time
+ * @slept: CPUs on which a member went to sleep before the end of the last slot
+ * @members: CPUs that had a runnable member when it began
+ *
+ * Where members go to sleep before the end of a slot, running them together gains
+ * nothing and costs interrupts; so it is tried more and more seldom.
+ *
+ * Return: number of slots, 0 for a gang that stayed awake.
+ */
+static inline unsigned int steer_gang_backoff(unsigned int backoff, int slept, int members)
+{
+	if (slept * 2 < members)
+		return 0;
+	return clamp(backoff * 2, 2U, STEER_GANG_BACKOFF_MAX);
+}
+
+/**
+ * struct steer_gang_corun - for how long all runnable members ran together
+ * @runnable: CPUs with a runnable member
+ * @running: CPUs that run one
+ * @since: since when they are the same, two at least; 0 if they are not [ns]
+ * @total: for how long they were, before that [ns]
+ */
+struct steer_gang_corun {
+	int	runnable;
+	int	running;
+	u64	since;
+	u64	total;
+};
+
+static inline void steer_gang_corun_update(struct steer_gang_corun *corun, u64 now)
+{
+	bool all = corun->running >= corun->runnable && corun->running > 1;
+
+	if (corun->since && now > corun->since)
+		corun->total += now - corun->since;
+	corun->since = all ? now : 0;
+}
+
+/**
+ * steer_gang_corun_join - a CPU begins to run a member
+ * @corun: the account
+ * @now: the time [ns]
+ */
+static inline void steer_gang_corun_join(struct steer_gang_corun *corun, u64 now)
+{
+	corun->running++;
+	corun->runnable = max(corun->runnable, corun->running);
+	steer_gang_corun_update(corun, now);
+}
+
+/**
+ * steer_gang_corun_leave - a CPU ceases to run a member
+ * @corun: the account
+ * @asleep: is no member runnable there any more?
+ * @now: the time [ns]
+ */
+static inline void steer_gang_corun_leave(struct steer_gang_corun *corun, bool asleep,
+					  u64 now)
+{
+	corun->running--;
+	corun->runnable -= asleep;
+	steer_gang_corun_update(corun, now);
+}
+
+/**
+ * steer_gang_corun_absent - a CPU was thought to have a runnable member
+ * @corun: the account
+ * @now: the time [ns]
+ */
+static inline void steer_gang_corun_absent(struct steer_gang_corun *corun, u64 now)
+{
+	corun->runnable = max(corun->runnable - 1, corun->running);
+	steer_gang_corun_update(corun, now);
+}
+
+#endif /* _KERNEL_SCHED_STEER_GANG_RULES_H */

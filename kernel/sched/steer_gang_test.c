@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests for the rules of cpu.gang: how long a slot is, who leads, follows and
+ * is held back, and what counts as running together.
+ */
+#include <kunit/test.h>
+#include <linux/prandom.h>
+#include <linux/time64.h>
+
+#include "steer_gang_rules.h"
+
+#define MS	(1000 * 1000LL)
+
+/* Whole ticks, at least the request, and not without bound. */
+static void steer_test_length(struct kunit *test)
+{
+	static const struct {
+		u64 request, tick, length;
+	} cases[] = {
+		{ 3 * MS, 4 * MS, 4 * MS },
+		{ 3 * MS, 1 * MS, 3 * MS },
+		{ 3 * MS, 10 * MS, 10 * MS },
+		{ 3 * MS + 1, 1 * MS, 4 * MS },
+		{ 4 * MS, 4 * MS, 4 * MS },
+		{ 0, 4 * MS, 4 * MS },
+		{ 100 * MS, 4 * MS, 20 * MS },
+		{ 100 * MS, 30 * MS, 30 * MS },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++)
+		KUNIT_EXPECT_EQ_MSG(test, steer_gang_slot_length(cases[i].request,
+								 cases[i].tick),
+				    cases[i].length, "request %llu, tick %llu",
+				    cases[i].request, cases[i].tick);
+}
+
+/* Vruntime runs as fast as the clock for weight 1024, eight times for 128. */
+static void steer_test_lag(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_gang_lag(5 * MS, 3 * MS, 1024), 2 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_lag(3 * MS, 5 * MS, 1024), -2 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_lag(16 * MS, 0, 128), 2 * MS);
+	/* across the wrap of the clock */
+	KUNIT_EXPECT_EQ(test, steer_gang_lag(MS, -MS, 512), MS);
+}
+
+/* In debt by half a slot with half of the weight: the others waited for a slot. */
+static void steer_test_wait(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-2 * MS, 1024, 2048), 4 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-1 * MS, 3072, 4096), 4 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-3 * MS, 1024, 4096), 4 * MS);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(0, 1024, 2048), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(5 * MS, 1024, 2048), 0);
+	/* nobody else waits */
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, 1024), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, 1000), 0);
+}
+
+/* One slot that others waited for is followed by another, and no further. */
+static void steer_test_limits(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, steer_gang_follows(0, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_follows(4 * MS, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_follows(4 * MS + MS / 2, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_follows(5 * MS, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_held(0, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_held(4 * MS, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_held(4 * MS + 1, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_held(-100 * MS, 4 * MS));
+}
+
+/* Each single reason not to lead is enough. */
+static void steer_test_lead(struct kunit *test)
+{
+	const struct steer_gang_view good = {
+		.now = 100, .quiet_until = 100, .slot_end = 100, .members = 2, .others = 1,
+	};
+	struct steer_gang_view view = good;
+
+	KUNIT_EXPECT_TRUE(test, steer_gang_may_lead(&view));
+	view.others = 0;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+	/* counts of two moments can contradict each other */
+	view.others = -3;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+	view = good;
+	view.members = 1;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+	view = good;
+	view.slot_end = 101;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+	view = good;
+	view.quiet_until = 101;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+	view = good;
+	view.wider = true;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+}
+
+/*
+ * Many bidders at any times for one scope: whoever may lead does, and slots never
+ * overlap nor come closer than a slot's length from beginning to beginning.
+ */
+static void steer_test_one_slot(struct kunit *test)
+{
+	struct rnd_state rnd;
+	u64 now = 0, end = 0, begin = 0;
+	int i, led = 0;
+
+	prandom_seed_state(&rnd, 2011);
+	for (i = 0; i < 20000; i++) {
+		struct steer_gang_view view = {
+			.now = now, .slot_end = end, .members = 8, .others = 1,
+		};
+
+		if (steer_gang_may_lead(&view)) {
+			KUNIT_ASSERT_TRUE(test, !led || now - begin >= 4 * MS);
+			begin = now;
+			end = now + 4 * MS;
+			led++;
+		}
+		now += prandom_u32_state(&rnd) % (MS / 10);
+	}
+	KUNIT_EXPECT_GT(test, led, 100);
+	KUNIT_EXPECT_LE(test, led, div64_u64(now, 4 * MS) + 1);
+}
+
+/*
+ * One CPU, a gang of any share against another task, and a leader elsewhere that
+ * wants the gang to run always, or never, or at random: the gang is never further
+ * from its share than two slots, and so runs for its share in the long run.
+ */
+static void steer_test_charging(struct kunit *test)
+{
+	static const int shares[] = { 10, 25, 50, 75, 90 };
+	const s64 slot = 4 * MS;
+	struct rnd_state rnd;
+	int i, leader, n;
+
+	prandom_seed_state(&rnd, 4);
+	for (i = 0; i < ARRAY_SIZE(shares); i++) {
+		for (leader = 0; leader < 3; leader++) {
+			s64 lag = 0, ran = 0;
+
+			for (n = 0; n < 1000; n++) {
+				bool gang = leader < 2 ? leader :
+						prandom_u32_state(&rnd) % 2;
+
+				/* the leader decides, within the limits */
+				if (gang && !steer_gang_follows(steer_gang_wait(lag, shares[i],
+										100), slot))
+					gang = false;
+				else if (!gang && !steer_gang_held(lag, slot))
+					gang = true;
+				lag += slot * shares[i] / 100 - (gang ? slot : 0);
+				ran += gang;
+				KUNIT_ASSERT_GE(test, lag, -2 * slot);
+				KUNIT_ASSERT_LE(test, lag, 2 * slot);
+			}
+			KUNIT_EXPECT_GE(test, ran, shares[i] * 10 - 2);
+			KUNIT_EXPECT_LE(test, ran, shares[i] * 10 + 2);
+		}
+	}
+}
+
+/* Left alone for longer and longer while members sleep, and at once no more. */
+static void steer_test_backoff(struct kunit *test)
+{
+	static const unsigned int steps[] = { 2, 4, 8, 16, 32, 64, 64, 64 };
+	unsigned int backoff = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		backoff = steer_gang_backoff(backoff, 4, 8);
+		KUNIT_EXPECT_EQ(test, backoff, steps[i]);
+	}
+	KUNIT_EXPECT_EQ(test, steer_gang_backoff(backoff, 3, 8), 0);
+	KUNIT_EXPECT_EQ(test, steer_gang_backoff(0, 0, 8), 0);
+	/* more than there were may have come and gone */
+	KUNIT_EXPECT_EQ(test, steer_gang_backoff(64, 20, 8), 64);
+}
+
+/* Together is from when the last one joins until the first one leaves. */
+static void steer_test_corun(struct kunit *test)
+{
+	struct steer_gang_corun corun = { .runnable = 3 };
+
+	steer_gang_corun_join(&corun, 10);
+	steer_gang_corun_join(&corun, 20);
+	KUNIT_EXPECT_EQ(test, corun.since, 0);
+	steer_gang_corun_join(&corun, 30);
+	KUNIT_EXPECT_EQ(test, corun.since, 30);
+	/* one is preempted, and comes back */
+	steer_gang_corun_leave(&corun, false, 50);
+	KUNIT_EXPECT_EQ(test, corun.total, 20);
+	KUNIT_EXPECT_EQ(test, corun.since, 0);
+	steer_gang_corun_join(&corun, 60);
+	KUNIT_EXPECT_EQ(test, corun.since, 60);
+	/* one goes to sleep: all others still run together */
+	steer_gang_corun_leave(&corun, true, 70);
+	KUNIT_EXPECT_EQ(test, corun.total, 30);
+	KUNIT_EXPECT_EQ(test, corun.since, 70);
+	/* one member is not together with anybody */
+	steer_gang_corun_leave(&corun, true, 80);
+	KUNIT_EXPECT_EQ(test, corun.total, 40);
+	KUNIT_EXPECT_EQ(test, corun.since, 0);
+}
+
+/* One that was counted and is not there is not waited for. */
+static void steer_test_absent(struct kunit *test)
+{
+	struct steer_gang_corun corun = { .runnable = 3 };
+
+	steer_gang_corun_join(&corun, 10);
+	steer_gang_corun_join(&corun, 20);
+	steer_gang_corun_absent(&corun, 25);
+	KUNIT_EXPECT_EQ(test, corun.since, 25);
+	/* those that run are there */
+	steer_gang_corun_absent(&corun, 30);
+	KUNIT_EXPECT_EQ(test, corun.runnable, 2);
+	KUNIT_EXPECT_EQ(test, corun.total, 5);
+}
+
+static struct kunit_case steer_gang_cases[] = {
+	KUNIT_CASE(steer_test_length),
+	KUNIT_CASE(steer_test_lag),
+	KUNIT_CASE(steer_test_wait),
+	KUNIT_CASE(steer_test_limits),
+	KUNIT_CASE(steer_test_lead),
+	KUNIT_CASE(steer_test_one_slot),
+	KUNIT_CASE(steer_test_charging),
+	KUNIT_CASE(steer_test_backoff),
+	KUNIT_CASE(steer_test_corun),
+	KUNIT_CASE(steer_test_absent),
+	{ }
+};
+
+static struct kunit_suite steer_gang_suite = {
+	.name = "steer_gang",
+	.test_cases = steer_gang_cases,
+};
+
+kunit_test_suite(steer_gang_suite);
+
+MODULE_DESCRIPTION("KUnit tests for the rules of cpu.gang");
+MODULE_LICENSE("GPL");
