@@ -231,7 +231,8 @@ static u64 steer_pool_grant(struct steer_headroom *hr, struct steer_pool *pool,
 	if (room >= least && pool->tokens >= least)
 		return min3((s64)want, room, pool->tokens);
 
-	if (!hr->used && pool->floor > 0) {
+	/* What came back may be more than what was given. */
+	if (hr->used <= 0 && pool->floor > 0) {
 		u64 grant = min(want, debt + STEER_GRANT_FLOOR);
 
 		pool->floor -= grant;
@@ -532,9 +533,9 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 	struct steer_headroom_update update = { };
 	u64 elapsed = now - pool->updated;
 	struct steer_measure m;
+	bool same, was_binding;
 	unsigned int most;
 	u64 idle_ns;
-	bool same;
 
 	lockdep_assert_held(&pool->lock);
 
@@ -562,7 +563,8 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 		pool->budget = steer_headroom_budget(&m, &pool->trim);
 		pool->level = steer_headroom_level(pool->budget, shares);
 	}
-	pool->binding = m.demand && pool->idle >= 0;
+	was_binding = pool->binding;
+	pool->binding = m.demand && pool->idle >= 0 && m.capacity;
 
 	update.cgroup = cgroup_id(pool->arena->parent->cgroup);
 	update.headroom = pool->request;
@@ -584,8 +586,11 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 	memset(shares, 0, sizeof(*shares));
 	pool->epoch++;
 	pool->floor = steer_headroom_floor(m.capacity);
-	/* What was given too much is taken off; what was not wanted is gone. */
-	pool->tokens = min(pool->tokens, 0LL);
+	/*
+	 * What was given too much is taken off; what was not wanted is gone. What was
+	 * used while there was no limit is no debt.
+	 */
+	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
 	pool->given = 0;
 }
 
@@ -621,6 +626,7 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
 	int cpu, slices = STEER_KICK_MOST;
 	unsigned long flags;
+	int start = pool->next_cpu;
 	bool paced;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
@@ -638,7 +644,8 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	paced = pool->paced;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 
-	for_each_cpu_wrap(cpu, pool->waiting, pool->next_cpu) {
+	/* The macro looks at where it started in each step. */
+	for_each_cpu_wrap(cpu, pool->waiting, start) {
 		if (!slices--)
 			break;
 		steer_kick(cpu);
