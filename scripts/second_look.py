@@ -14,7 +14,7 @@ from ktap import FAILED, Test
 
 # The programs that judge by placement or by shares of CPU time. A kernel complaint, a hang of the machine or a failure
 # in any other program counts at once.
-STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test")
+STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test", "headroom_test", "gang_test")
 
 
 def program_of(test: Test) -> str:

@@ -696,6 +696,43 @@ TEST_F_TIMEOUT(gang, more_members_than_cpus, 300)
 		EXPECT_TRUE(all_get_on(&self->hogs[i], 50));
 }
 
+/* CPUs go off and on under a gang, its leaders' among them. */
+TEST_F_TIMEOUT(gang, hotplug, 300)
+{
+	pid_t pid[2][MAX_GANG] = { };
+	char path[64];
+
+	REQUIRE_CPUS(2);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
+	ASSERT_EQ(0, spin_start(self, self->a, pid[0], self->nr));
+	ASSERT_EQ(0, spin_start(self, self->b, pid[1], self->nr));
+	ASSERT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_slots_led") > 0 &&
+			     cg_stat(self->b, "gang_slots_led") > 0));
+	for (int i = 0; i < 3 * (self->nr - 1); i++) {
+		int cpu = cpuset_nth(&self->cpus, 1 + i % (self->nr - 1));
+
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+		EXPECT_EQ(0, file_write(path, "0", 1));
+		usleep(20000);
+		EXPECT_EQ(0, file_write(path, "1", 1));
+	}
+	for (int i = 0; i < 2; i++) {
+		long led = cg_stat(i ? self->b : self->a, "gang_slots_led");
+
+		EXPECT_TRUE(WAIT_FOR(cg_stat(i ? self->b : self->a,
+					     "gang_slots_led") > led)) {
+			for (int j = 0; j < self->nr; j++)
+				TH_LOG("members on CPUs %d, %d", task_cpu(pid[0][j]),
+				       task_cpu(pid[1][j]));
+		}
+	}
+	for (int j = 0; j < self->nr; j++) {
+		task_kill(pid[0][j]);
+		task_kill(pid[1][j]);
+	}
+}
+
 /* A throttled gang keeps to its limit, and the others get the rest. */
 TEST_F_TIMEOUT(gang, throttled, 300)
 {
@@ -785,43 +822,6 @@ TEST_F_TIMEOUT(gang, placement, 300)
 	EXPECT_LT(seen * 3 / 4, alone);
 	for (int i = 0; i < self->nr; i++)
 		task_kill(pid[i]);
-}
-
-/* CPUs go off and on under a gang, its leaders' among them. */
-TEST_F_TIMEOUT(gang, hotplug, 300)
-{
-	pid_t pid[2][MAX_GANG] = { };
-	char path[64];
-
-	REQUIRE_CPUS(2);
-	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
-	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
-	ASSERT_EQ(0, spin_start(self, self->a, pid[0], self->nr));
-	ASSERT_EQ(0, spin_start(self, self->b, pid[1], self->nr));
-	ASSERT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_slots_led") > 0 &&
-			     cg_stat(self->b, "gang_slots_led") > 0));
-	for (int i = 0; i < 3 * (self->nr - 1); i++) {
-		int cpu = cpuset_nth(&self->cpus, 1 + i % (self->nr - 1));
-
-		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-		EXPECT_EQ(0, file_write(path, "0", 1));
-		usleep(20000);
-		EXPECT_EQ(0, file_write(path, "1", 1));
-	}
-	for (int i = 0; i < 2; i++) {
-		long led = cg_stat(i ? self->b : self->a, "gang_slots_led");
-
-		EXPECT_TRUE(WAIT_FOR(cg_stat(i ? self->b : self->a,
-					     "gang_slots_led") > led)) {
-			for (int j = 0; j < self->nr; j++)
-				TH_LOG("members on CPUs %d, %d", task_cpu(pid[0][j]),
-				       task_cpu(pid[1][j]));
-		}
-	}
-	for (int j = 0; j < self->nr; j++) {
-		task_kill(pid[0][j]);
-		task_kill(pid[1][j]);
-	}
 }
 
 /* Groups are removed, stop and change their scope in the middle of slots. */

@@ -467,6 +467,27 @@ static bool is_held(const char *cg, int periods)
 	return WAIT_FOR(capped(cg) >= before + periods);
 }
 
+/* CPUs that go off with queues that wait, and come back. */
+TEST_F_TIMEOUT(headroom, hotplug, 300)
+{
+	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	if (self->t.nr_cpus < 2 || access(path, W_OK))
+		SKIP(return, "needs a CPU that can go off");
+	ASSERT_EQ(0, hold(self, self->side, "90"));
+	EXPECT_TRUE(is_held(self->side, 2));
+	for (int round = 0; round < 3; round++) {
+		EXPECT_EQ(0, file_write(path, "0", 1));
+		EXPECT_TRUE(is_held(self->side, 2));
+		EXPECT_EQ(0, file_write(path, "1", 1));
+		EXPECT_EQ(0, task_pin_cpu(self->hogs.hog[self->hogs.nr - 1].pid, cpu));
+		EXPECT_TRUE(is_held(self->side, 2));
+		EXPECT_TRUE(all_run(&self->hogs));
+	}
+}
+
 /* Held back means less CPU time, counted as such, and never none. */
 TEST_F_TIMEOUT(headroom, held_back, 300)
 {
@@ -643,27 +664,6 @@ TEST_F_TIMEOUT(headroom, removal, 300)
 	}
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0));
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_key") == 0));
-}
-
-/* CPUs that go off with queues that wait, and come back. */
-TEST_F_TIMEOUT(headroom, hotplug, 300)
-{
-	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	if (self->t.nr_cpus < 2 || access(path, W_OK))
-		SKIP(return, "needs a CPU that can go off");
-	ASSERT_EQ(0, hold(self, self->side, "90"));
-	EXPECT_TRUE(is_held(self->side, 2));
-	for (int round = 0; round < 3; round++) {
-		EXPECT_EQ(0, file_write(path, "0", 1));
-		EXPECT_TRUE(is_held(self->side, 2));
-		EXPECT_EQ(0, file_write(path, "1", 1));
-		EXPECT_EQ(0, task_pin_cpu(self->hogs.hog[self->hogs.nr - 1].pid, cpu));
-		EXPECT_TRUE(is_held(self->side, 2));
-		EXPECT_TRUE(all_run(&self->hogs));
-	}
 }
 
 /* Idle is that of the CPUs that a group may use, and those only. */
