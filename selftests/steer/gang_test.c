@@ -696,6 +696,23 @@ TEST_F_TIMEOUT(gang, more_members_than_cpus, 300)
 		EXPECT_TRUE(all_get_on(&self->hogs[i], 50));
 }
 
+/* Busy loops that may run on all CPUs of the test */
+static int spin_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid, int nr)
+{
+	for (int i = 0; i < nr; i++) {
+		pid[i] = task_fork(cg);
+		if (pid[i] < 0)
+			return -errno;
+		if (!pid[i]) {
+			if (task_pin(0, &self->cpus))
+				_exit(1);
+			for (volatile unsigned long n = 0; ; n++)
+				;
+		}
+	}
+	return 0;
+}
+
 /* CPUs go off and on under a gang, its leaders' among them. */
 TEST_F_TIMEOUT(gang, hotplug, 300)
 {
@@ -768,23 +785,6 @@ TEST_F_TIMEOUT(gang, idle_group, 300)
 	TH_LOG("%.1f %%", got);
 	EXPECT_GT(5, got);
 	EXPECT_EQ(0, cg_stat(self->a, "gang_slots_led"));
-}
-
-/* Busy loops that may run on all CPUs of the test */
-static int spin_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid, int nr)
-{
-	for (int i = 0; i < nr; i++) {
-		pid[i] = task_fork(cg);
-		if (pid[i] < 0)
-			return -errno;
-		if (!pid[i]) {
-			if (task_pin(0, &self->cpus))
-				_exit(1);
-			for (volatile unsigned long n = 0; ; n++)
-				;
-		}
-	}
-	return 0;
 }
 
 static bool one_each(FIXTURE_DATA(gang) *self, const pid_t *pid)
