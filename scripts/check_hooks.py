@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import tree
 from common import ROOT, Fail, Target, run_main
 
-BUDGET = 80  # added lines over all hooks, blank ones and comments included
+BUDGET = 100  # added lines over all hooks, blank ones and comments included
 CONDITIONAL = re.compile(r"^\+\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b")
 NO_CONDITIONAL = re.compile(r"\.[chS]$")  # Kconfig and Makefile have conditionals of another kind
 

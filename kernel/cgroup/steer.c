@@ -272,6 +272,7 @@ void steer_tg_offline(struct task_group *tg)
  */
 void steer_tg_free(struct task_group *tg)
 {
+	steer_headroom_free(tg);
 	steer_gang_tg_free(tg);
 	free_percpu(tg->steer.stats);
 }
@@ -382,7 +383,8 @@ static int __init steer_init(void)
 {
 	if (!steer_enabled)
 		return 0;
-	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_files);
+	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_files) ?:
+	       steer_headroom_init();
 }
 subsys_initcall(steer_init);
 
@@ -390,6 +392,7 @@ static int steer_debug_show(struct seq_file *sf, void *v)
 {
 	seq_printf(sf, "hint_users %d\nhint_key %d\n", READ_ONCE(steer_users),
 		   static_key_enabled(&steer_hint_key.key));
+	steer_headroom_debug_show(sf);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(steer_debug);

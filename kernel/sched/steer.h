@@ -12,6 +12,7 @@
 #include <linux/jump_label_ratelimit.h>
 #include <linux/sched/steer.h>
 
+#include "steer_headroom.h"
 #include "steer_gang.h"
 
 struct sched_domain;

@@ -8,6 +8,8 @@
 #ifndef _KERNEL_SCHED_STEER_COMPAT_H
 #define _KERNEL_SCHED_STEER_COMPAT_H
 
+#include <linux/kernel_stat.h>
+#include <linux/tick.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
@@ -63,5 +65,20 @@ static inline int steer_nr_wanting(struct rq *rq)
 #define steer_util_min(p)		((void)(p), 0UL)
 #define steer_util_max(p)		((void)(p), (unsigned long)SCHED_CAPACITY_SCALE)
 #endif
+
+/*
+ * For how long a CPU has been idle since boot, waiting for I/O or not [ns].
+ * Without tickless idle, as ticks saw it.
+ */
+static inline u64 steer_idle_clock(int cpu)
+{
+	u64 idle = get_cpu_idle_time_us(cpu, NULL);
+	u64 iowait = get_cpu_iowait_time_us(cpu, NULL);
+
+	if (idle == -1ULL || iowait == -1ULL)
+		return READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IDLE]) +
+		       READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IOWAIT]);
+	return (idle + iowait) * NSEC_PER_USEC;
+}
 
 #endif /* _KERNEL_SCHED_STEER_COMPAT_H */

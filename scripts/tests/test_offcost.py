@@ -139,7 +139,7 @@ class Kinds(unittest.TestCase):
 
 class Compare(unittest.TestCase):
     def cost(self, pristine: str, ours: str, key: str = "key", always: set[str] | None = None) -> list[offcost.Cost]:
-        return offcost.compare(listing(pristine), listing(ours, [("key", 3, 0x11)]), {key}, always or set())
+        return offcost.compare(listing(pristine), listing(ours, [("key", 3, 0x11)]), key, always or set())
 
     def test_only_a_noop(self) -> None:
         cost, = self.cost(PRISTINE, OURS)
@@ -169,7 +169,7 @@ class Compare(unittest.TestCase):
 
     def test_other_keys_stay(self) -> None:
         ours = listing(OURS, [("key", 3, 0x11), ("psi_disabled", 5, 0x16)])
-        cost, = offcost.compare(listing(PRISTINE), ours, {"key"}, set())
+        cost, = offcost.compare(listing(PRISTINE), ours, "key", set())
         self.assertEqual((cost.behind, cost.problems()), (1, ["f: +1 branches"]))
 
     def test_function_without_a_branch(self) -> None:
@@ -182,7 +182,7 @@ class Compare(unittest.TestCase):
         ours += "\nDisassembly of section .text.unlikely:\n\n0000000000000000 <f.cold>:\n   0:\tud2\n"
         after = listing(ours, [("key", 3, 0x11)], ("f", "g"))
         after.functions["f.cold"] = SYMBOLS["f.cold"]
-        cost, = offcost.compare(listing(PRISTINE), after, {"key"}, set())
+        cost, = offcost.compare(listing(PRISTINE), after, "key", set())
         self.assertEqual(cost.ours.total() + cost.behind, 11)
 
 

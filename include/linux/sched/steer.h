@@ -9,6 +9,7 @@
 #define _LINUX_SCHED_STEER_H
 
 #include <linux/bits.h>
+#include <linux/list.h>
 #include <linux/types.h>
 
 /*
@@ -92,14 +93,17 @@ struct steer_gang_group {
 	u8			scope;
 };
 
+struct steer_headroom;
+struct steer_pool;
 struct steer_stats;
 
 /**
- * struct steer_group - what a task group carries for cpu.hint and cpu.gang
+ * struct steer_group - what a task group carries for the files of cgroup steer
  * @hint: effective words (STEER_*), read on scheduler paths with one load
  * @request: what the user wrote, see STEER_EXPLICIT; under steer_mutex
  * @online: the group cannot fail to come into being any more; under steer_mutex
  * @stats: per-CPU counters, allocated when a hint first becomes effective
+ * @headroom: for cpu.headroom, allocated when that is first needed
  * @gang: for cpu.gang
  *
  * Empty without CONFIG_CGROUP_STEER, so that struct task_group does not change.
@@ -110,8 +114,57 @@ struct steer_group {
 	u32			request;
 	bool			online;
 	struct steer_stats __percpu *stats;
+	struct steer_headroom	*headroom;
 	struct steer_gang_group	gang;
 #endif
+};
+
+/**
+ * struct steer_queue - what each queue of a task group carries
+ * @pool: where it waits for runtime for headroom's sake; under the rq lock
+ * @waiting: among others of the CPU that do, while @pool is set
+ */
+struct steer_queue {
+#ifdef CONFIG_CGROUP_STEER
+	struct steer_pool	*pool;
+	struct list_head	waiting;
+#endif
+};
+
+/**
+ * struct steer_headroom_update - inputs and outputs of a controller update
+ * @cgroup: id of the parent of the groups concerned
+ * @headroom: that they have themselves, in hundredths of a percent, as all shares
+ * @demand: idle share that is asked for
+ * @idle: idle share that was measured, -1 for none yet
+ * @cpus: number of CPUs that they may use
+ * @rivals: how many sets of groups wanted more in their last period
+ * @wanting: this one did
+ * @starved: the budget came to its end before the caps did
+ * @elapsed: length of the period [ns]
+ * @used: runtime given out [ns], as if the period had been of the right length
+ * @active_weight: weight of the groups that used something
+ * @capped_weight: weight of those of them that reached their cap
+ * @budget: for the next period [ns], all ones for no limit
+ * @level: for the next period, 1/256 ns for each unit of weight, all ones for none
+ * @trim: slow correction [ns]
+ */
+struct steer_headroom_update {
+	u64	cgroup;
+	u32	headroom;
+	u32	demand;
+	s32	idle;
+	u32	cpus;
+	u32	rivals;
+	bool	wanting;
+	bool	starved;
+	u64	elapsed;
+	u64	used;
+	u64	active_weight;
+	u64	capped_weight;
+	u64	budget;
+	u64	level;
+	s64	trim;
 };
 
 #endif /* _LINUX_SCHED_STEER_H */

@@ -236,6 +236,60 @@ TRACE_EVENT(steer_balance,
 		  show_steer_verdict(__entry->verdict))
 );
 
+/**
+ * steer_headroom_update - the controller of cpu.headroom decided about a period
+ * @u: what it knew, and what it decided
+ */
+TRACE_EVENT(steer_headroom_update,
+
+	TP_PROTO(const struct steer_headroom_update *u),
+
+	TP_ARGS(u),
+
+	TP_STRUCT__entry(
+		__field(u64, cgroup)
+		__field(u32, headroom)
+		__field(u32, demand)
+		__field(s32, idle)
+		__field(u32, cpus)
+		__field(u32, rivals)
+		__field(u8, wanting)
+		__field(u8, starved)
+		__field(u64, elapsed)
+		__field(u64, used)
+		__field(u64, active_weight)
+		__field(u64, capped_weight)
+		__field(u64, budget)
+		__field(u64, level)
+		__field(s64, trim)
+	),
+
+	TP_fast_assign(
+		__entry->cgroup		= u->cgroup;
+		__entry->headroom	= u->headroom;
+		__entry->demand		= u->demand;
+		__entry->idle		= u->idle;
+		__entry->cpus		= u->cpus;
+		__entry->rivals		= u->rivals;
+		__entry->wanting	= u->wanting;
+		__entry->starved	= u->starved;
+		__entry->elapsed	= u->elapsed;
+		__entry->used		= u->used;
+		__entry->active_weight	= u->active_weight;
+		__entry->capped_weight	= u->capped_weight;
+		__entry->budget		= u->budget;
+		__entry->level		= u->level;
+		__entry->trim		= u->trim;
+	),
+
+	TP_printk("cgroup=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u wanting=%u starved=%u elapsed=%llu used=%llu active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
+		  __entry->cgroup, __entry->headroom, __entry->demand,
+		  __entry->idle, __entry->cpus, __entry->rivals,
+		  __entry->wanting, __entry->starved, __entry->elapsed,
+		  __entry->used, __entry->active_weight, __entry->capped_weight,
+		  __entry->budget, __entry->level, __entry->trim)
+);
+
 #define show_steer_scope(scope)						\
 	__print_symbolic(scope,						\
 		{ 0,	"core" },					\

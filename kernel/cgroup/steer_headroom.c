@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cgroup steer: cpu.headroom, cpu.headroom.stat, and their hierarchy
+ *
+ * What is promised
+ * ----------------
+ * cpu.headroom is a percentage of CPU with two decimals. While the group has
+ * tasks and is not frozen, its siblings leave that much idle, less what they have
+ * as headroom themselves. Nothing outside of the parent is bound by it, so a
+ * delegatee can hold back only what is below its delegation point: in the groups
+ * that it makes, the parents are its own. Like memory.low it protects from the
+ * top down; to protect a nested group from the whole machine, its ancestors are
+ * given a headroom too.
+ *
+ * A write is all or nothing: all that needs memory comes before the first group
+ * changes. Where memory is short when a group is made, or its cpuset changes, the
+ * group is taken in later.
+ *
+ * Arenas and pools
+ * ----------------
+ * What they are, and how they are enforced, is told in kernel/sched/steer_headroom.c.
+ * Here they are made and taken down: an arena with the first request among the
+ * children of a group, a pool for each set of children that have the same request
+ * and may use the same CPUs, unless their request is the largest.
+ *
+ * Whether a group has tasks, the timers find out themselves, each period. What
+ * they cannot find out is the effective cpuset; nobody tells when it changes. So
+ * it is compared each STEER_REFRESH, and groups whose CPUs changed change their
+ * pool. CPUs that go offline are left out at once.
+ *
+ * Locking
+ * -------
+ * steer_headroom_mutex serialises requests, the start and the end of groups, and
+ * the refresh. It nests inside cgroup_mutex (css_offline is called with that held)
+ * and outside of the lock of CPU hotplug. Children are walked under RCU, with a
+ * reference across whatever may sleep. The walk meets groups that are being made or
+ * removed. A group under construction joins in steer_headroom_online(); one that is
+ * removed leaves when a walk meets it, or in steer_headroom_offline() at the latest.
+ *
+ * Static key
+ * ----------
+ * steer_headroom_key counts arenas. It goes off a second after the last, and the
+ * bandwidth accounting of the groups with the arena itself.
+ */
+#include <linux/cgroup.h>
+#include <linux/mmu_context.h>
+#include <linux/mutex.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/workqueue.h>
+
+#include "../sched/sched.h"
+#include "../sched/steer.h"
+#include "steer_cpus.h"
+
+/* How often effective cpusets are compared, and requests if they are many. */
+#define STEER_REFRESH		(HZ / 2)
+#define STEER_REFRESH_CROWDED	(HZ / 10)
+
+static DEFINE_MUTEX(steer_headroom_mutex);
+
+/* All arenas; under steer_headroom_mutex, as is the mask for passing use. */
+static LIST_HEAD(steer_arenas);
+static struct cpumask steer_cpus;
+
+static void steer_refresh(struct work_struct *work);
+static DECLARE_DELAYED_WORK(steer_refresh_work, steer_refresh);
+
+static struct task_group *steer_tg(struct cgroup_subsys_state *css)
+{
+	return container_of(css, struct task_group, css);
+}
+
+static unsigned int steer_request(struct task_group *tg)
+{
+	return tg->steer.headroom ? tg->steer.headroom->request : 0;
+}
+
+static struct steer_headroom *steer_headroom_get(struct task_group *tg)
+{
+	struct steer_headroom *hr = tg->steer.headroom;
+
+	lockdep_assert_held(&steer_headroom_mutex);
+
+	if (hr)
+		return hr;
+	hr = kzalloc(sizeof(*hr), GFP_KERNEL);
+	if (!hr)
+		return NULL;
+	hr->tg = tg;
+	INIT_LIST_HEAD(&hr->link);
+	/* Pairs with the address dependency where runtime is drawn. */
+	smp_store_release(&tg->steer.headroom, hr);
+	return hr;
+}
+
+/* ------------------------------------------------------ arenas and pools */
+
+static struct steer_pool *steer_pool_find(struct steer_arena *arena, unsigned int request,
+					  const struct cpumask *cpus)
+{
+	struct steer_pool *pool;
+
+	list_for_each_entry(pool, &arena->pools, link) {
+		if (pool->request == request && cpumask_equal(pool->cpus, cpus))
+			return pool;
+	}
+	return NULL;
+}
+
+/*
+ * The pool of a child with @request in an arena where @most is the largest. It is
+ * made if it is not there; NULL is for none, which is right for the largest.
+ */
+static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct task_group *tg,
+					   unsigned int request, unsigned int most)
+{
+	struct steer_pool *pool;
+
+	lockdep_assert_held(&steer_headroom_mutex);
+
+	if (request >= most)
+		return NULL;
+	steer_cgroup_cpus(tg->css.cgroup, &steer_cpus);
+	pool = steer_pool_find(arena, request, &steer_cpus);
+	if (!pool)
+		pool = steer_pool_create(arena, request, &steer_cpus);
+	return pool ?: ERR_PTR(-ENOMEM);
+}
+
+/* All that a child will need. */
+static int steer_child_prepare(struct steer_arena *arena, struct task_group *tg,
+			       unsigned int request, unsigned int most)
+{
+	if (request >= most)
+		return 0;
+	if (!steer_headroom_get(tg))
+		return -ENOMEM;
+	return PTR_ERR_OR_ZERO(steer_child_pool(arena, tg, request, most));
+}
+
+/* Put a child where it belongs. Without memory it stays, until the next refresh. */
+static int steer_child_commit(struct steer_arena *arena, struct task_group *tg,
+			      unsigned int request, unsigned int most)
+{
+	struct steer_pool *pool = steer_child_pool(arena, tg, request, most);
+
+	if (IS_ERR(pool) || (pool && !steer_headroom_get(tg)))
+		return -ENOMEM;
+	if (tg->steer.headroom)
+		steer_pool_join(tg, pool);
+	return 0;
+}
+
+typedef int (*steer_child_fn)(struct steer_arena *arena, struct task_group *tg,
+			      unsigned int request, unsigned int most);
+
+/*
+ * A child that may be held back: it cannot fail to come into being any more, and
+ * is not being removed. What it cannot be is in a pool for longer than the arena.
+ */
+static bool steer_child_alive(struct cgroup_subsys_state *css)
+{
+	return READ_ONCE(steer_tg(css)->steer.online) && !css_is_dying(css);
+}
+
+/*
+ * For each child, with @changed as if it had @request already. One that is not
+ * alive is taken for one that nobody can hold back. Stops at the first error.
+ */
+static int steer_walk_children(struct steer_arena *arena, steer_child_fn fn,
+			       struct task_group *changed, unsigned int request,
+			       unsigned int most)
+{
+	struct cgroup_subsys_state *pos;
+	int ret = 0;
+
+	lockdep_assert_held(&steer_headroom_mutex);
+
+	rcu_read_lock();
+	css_for_each_child(pos, arena->parent) {
+		struct task_group *tg = steer_tg(pos);
+		unsigned int its = tg == changed ? request : steer_request(tg);
+
+		if (!css_tryget(pos))
+			continue;
+		rcu_read_unlock();
+
+		ret = fn(arena, tg, steer_child_alive(pos) ? its : UINT_MAX, most);
+		cond_resched();
+
+		rcu_read_lock();
+		css_put(pos);
+		if (ret)
+			break;
+	}
+	rcu_read_unlock();
+	return ret;
+}
+
+static void steer_pools_trim(struct steer_arena *arena)
+{
+	struct steer_pool *pool, *next;
+
+	list_for_each_entry_safe(pool, next, &arena->pools, link) {
+		if (!pool->nr_groups)
+			steer_pool_destroy(pool);
+	}
+}
+
+static struct steer_arena *steer_arena_create(struct steer_headroom *parent)
+{
+	struct steer_arena *arena = kzalloc(sizeof(*arena), GFP_KERNEL);
+
+	if (!arena)
+		return NULL;
+	arena->parent = &parent->tg->css;
+	INIT_LIST_HEAD(&arena->requests);
+	INIT_LIST_HEAD(&arena->pools);
+	static_branch_deferred_inc(&steer_headroom_key);
+	if (list_empty(&steer_arenas))
+		schedule_delayed_work(&steer_refresh_work, STEER_REFRESH);
+	list_add_tail(&arena->link, &steer_arenas);
+	parent->arena = arena;
+	return arena;
+}
+
+static void steer_arena_destroy(struct steer_arena *arena)
+{
+	steer_pools_trim(arena);
+	WARN_ON_ONCE(!list_empty(&arena->pools));
+	list_del(&arena->link);
+	steer_tg(arena->parent)->steer.headroom->arena = NULL;
+	kfree(arena);
+	static_branch_slow_dec_deferred(&steer_headroom_key);
+}
+
+/* What the largest request will be when @changed has @request. */
+static unsigned int steer_arena_most(struct steer_arena *arena,
+				     struct steer_headroom *changed, unsigned int request)
+{
+	struct steer_headroom *hr;
+
+	list_for_each_entry(hr, &arena->requests, link) {
+		if (hr != changed)
+			return max(request, hr->request);
+	}
+	return request;
+}
+
+/*
+ * Keep the list in order, for the timers that read it. One that is at the entry
+ * that moves goes on from its new place, and may miss others for this period.
+ */
+static void steer_request_move(struct steer_arena *arena, struct steer_headroom *hr,
+			       unsigned int request)
+{
+	struct list_head *before = &arena->requests;
+	struct steer_headroom *pos;
+
+	if (hr->request)
+		list_del_rcu(&hr->link);
+	WRITE_ONCE(hr->request, request);
+	if (!request)
+		return;
+	list_for_each_entry(pos, &arena->requests, link) {
+		if (pos->request <= request)
+			break;
+		before = &pos->link;
+	}
+	list_add_rcu(&hr->link, before);
+}
+
+static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int request)
+{
+	struct steer_headroom *hr, *parent;
+	struct task_group *tg = steer_tg(css);
+	struct steer_arena *arena;
+	unsigned int most;
+	int ret;
+
+	lockdep_assert_held(&steer_headroom_mutex);
+
+	if (steer_request(tg) == request)
+		return 0;
+	hr = steer_headroom_get(tg);
+	parent = steer_headroom_get(steer_tg(css->parent));
+	if (!hr || !parent)
+		return -ENOMEM;
+	arena = parent->arena ?: steer_arena_create(parent);
+	if (!arena)
+		return -ENOMEM;
+
+	most = steer_arena_most(arena, hr, request);
+	ret = steer_walk_children(arena, steer_child_prepare, tg, request, most);
+	if (!ret) {
+		steer_request_move(arena, hr, request);
+		arena->most = most;
+		/* What was prepared is there, unless cpusets just changed. */
+		steer_walk_children(arena, steer_child_commit, NULL, 0, most);
+	}
+	if (list_empty(&arena->requests))
+		steer_arena_destroy(arena);
+	else
+		steer_pools_trim(arena);
+	return ret;
+}
+
+/*
+ * Compare the CPUs of all groups with those of their pools, and take in what was
+ * left out. Arenas can neither come nor go meanwhile.
+ */
+static void steer_refresh(struct work_struct *work)
+{
+	unsigned long delay = STEER_REFRESH;
+	struct steer_arena *arena;
+
+	guard(mutex)(&steer_headroom_mutex);
+
+	list_for_each_entry(arena, &steer_arenas, link) {
+		steer_walk_children(arena, steer_child_commit, NULL, 0, arena->most);
+		steer_pools_trim(arena);
+		if (!READ_ONCE(arena->crowded))
+			continue;
+		delay = STEER_REFRESH_CROWDED;
+		WRITE_ONCE(arena->crowded, false);
+		rcu_read_lock();
+		WRITE_ONCE(arena->searched, steer_arena_search(arena, 0, -1));
+		rcu_read_unlock();
+	}
+	if (!list_empty(&steer_arenas))
+		schedule_delayed_work(&steer_refresh_work, delay);
+}
+
+/* ----------------------------------------------------- life of the groups */
+
+/**
+ * steer_headroom_online - a group of the cpu controller has come into being
+ * @tg: the group; it cannot fail any more
+ */
+void steer_headroom_online(struct task_group *tg)
+{
+	struct steer_headroom *parent;
+
+	if (!tg->css.parent)
+		return;
+	guard(mutex)(&steer_headroom_mutex);
+
+	parent = steer_tg(tg->css.parent)->steer.headroom;
+	if (parent && parent->arena)
+		steer_child_commit(parent->arena, tg, steer_request(tg), parent->arena->most);
+}
+
+/**
+ * steer_headroom_offline - a group was removed; no task is in it any more
+ * @tg: the group
+ */
+void steer_headroom_offline(struct task_group *tg)
+{
+	struct steer_headroom *hr;
+	struct steer_arena *arena;
+	unsigned int most;
+
+	guard(mutex)(&steer_headroom_mutex);
+
+	hr = tg->steer.headroom;
+	if (!hr || !tg->css.parent)
+		return;
+	steer_pool_join(tg, NULL);
+	if (!hr->request)
+		return;
+
+	arena = steer_tg(tg->css.parent)->steer.headroom->arena;
+	most = steer_arena_most(arena, hr, 0);
+	steer_request_move(arena, hr, 0);
+	if (most != arena->most) {
+		arena->most = most;
+		steer_walk_children(arena, steer_child_commit, NULL, 0, most);
+	}
+	if (list_empty(&arena->requests))
+		steer_arena_destroy(arena);
+}
+
+/**
+ * steer_headroom_free - the last reference to a group is gone
+ * @tg: the group; may be one that never came online, or an autogroup
+ */
+void steer_headroom_free(struct task_group *tg)
+{
+	kfree(tg->steer.headroom);
+}
+
+/* ------------------------------------------------------------------ files */
+
+/**
+ * steer_headroom_stat_show - add the counters to cpu.stat
+ * @sf: where to
+ * @tg: the group; shows nothing unless it is, or was, one that can be held back
+ */
+void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg)
+{
+	struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+
+	if (!hr)
+		return;
+	seq_printf(sf, "headroom_periods %llu\nheadroom_capped_periods %llu\nheadroom_capped_usec %llu\n",
+		   READ_ONCE(hr->periods), READ_ONCE(hr->capped_periods),
+		   div_u64(atomic64_read(&hr->capped_ns), NSEC_PER_USEC));
+}
+
+/**
+ * steer_headroom_debug_show - add our state to debugfs sched/steer
+ * @sf: where to
+ */
+void steer_headroom_debug_show(struct seq_file *sf)
+{
+	guard(mutex)(&steer_headroom_mutex);
+
+	seq_printf(sf, "headroom_arenas %zu\nheadroom_key %d\n",
+		   list_count_nodes(&steer_arenas),
+		   static_key_enabled(&steer_headroom_key.key));
+}
+
+static int steer_headroom_show(struct seq_file *sf, void *v)
+{
+	struct steer_headroom *hr = READ_ONCE(steer_tg(seq_css(sf))->steer.headroom);
+	unsigned int request = hr ? READ_ONCE(hr->request) : 0;
+
+	seq_printf(sf, "%u.%02u\n", request / 100, request % 100);
+	return 0;
+}
+
+static ssize_t steer_headroom_write(struct kernfs_open_file *of, char *buf,
+				    size_t nbytes, loff_t off)
+{
+	unsigned int request;
+	int ret;
+
+	/* Text behind a NUL would be lost without a word. */
+	if (strlen(buf) != nbytes)
+		return -EINVAL;
+	ret = steer_headroom_parse(strstrip(buf), &request);
+	if (ret)
+		return ret;
+
+	guard(mutex)(&steer_headroom_mutex);
+
+	ret = steer_headroom_apply(of_css(of), request);
+	return ret ?: nbytes;
+}
+
+/* The pool that a group draws from, or the nearest ancestor that has one. */
+static struct steer_pool *steer_pool_above(struct cgroup_subsys_state *css)
+{
+	for (; css; css = css->parent) {
+		struct steer_headroom *hr = steer_tg(css)->steer.headroom;
+
+		if (hr && hr->pool)
+			return hr->pool;
+	}
+	return NULL;
+}
+
+/* One of the arena that has a group's CPUs, for a group that draws from none. */
+static struct steer_pool *steer_pool_beside(struct cgroup_subsys_state *css)
+{
+	struct steer_headroom *parent = steer_tg(css->parent)->steer.headroom;
+	struct steer_pool *pool;
+
+	if (!parent || !parent->arena)
+		return NULL;
+	steer_cgroup_cpus(css->cgroup, &steer_cpus);
+	list_for_each_entry(pool, &parent->arena->pools, link) {
+		if (cpumask_equal(pool->cpus, &steer_cpus))
+			return pool;
+	}
+	return NULL;
+}
+
+/* The largest demand on a group, on all levels. */
+static unsigned int steer_demand(struct cgroup_subsys_state *css)
+{
+	unsigned int demand = 0;
+
+	for (; css; css = css->parent) {
+		struct steer_headroom *hr = steer_tg(css)->steer.headroom;
+
+		if (hr && hr->pool && READ_ONCE(hr->pool->binding))
+			demand = max(demand, READ_ONCE(hr->pool->demand));
+	}
+	return demand;
+}
+
+/* What a group may use in a period: its own part, no more than there is for all. */
+static u64 steer_group_budget(struct task_group *tg)
+{
+	struct steer_headroom *hr = tg->steer.headroom;
+	u64 weight = max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
+	struct steer_pool *pool = hr ? hr->pool : NULL;
+
+	if (!pool)
+		return U64_MAX;
+	guard(raw_spinlock_irq)(&pool->lock);
+	if (!pool->binding)
+		return U64_MAX;
+	return min_t(u64, pool->budget, steer_headroom_cap(pool->level, weight));
+}
+
+static int steer_headroom_stat(struct seq_file *sf, void *v)
+{
+	struct cgroup_subsys_state *css = seq_css(sf);
+	struct steer_pool *pool;
+	unsigned int demand;
+	u64 budget;
+
+	guard(mutex)(&steer_headroom_mutex);
+
+	demand = steer_demand(css);
+	seq_printf(sf, "demand %u.%02u\n", demand / 100, demand % 100);
+	pool = steer_pool_above(css) ?: steer_pool_beside(css);
+	if (pool && READ_ONCE(pool->idle) >= 0) {
+		unsigned int idle = READ_ONCE(pool->idle);
+
+		seq_printf(sf, "idle %u.%02u\n", idle / 100, idle % 100);
+	}
+	budget = steer_group_budget(steer_tg(css));
+	if (budget == U64_MAX)
+		seq_puts(sf, "budget_usec max\n");
+	else
+		seq_printf(sf, "budget_usec %llu\n", div_u64(budget, NSEC_PER_USEC));
+	seq_printf(sf, "period_usec %llu\n", div_u64(STEER_PERIOD, NSEC_PER_USEC));
+	return 0;
+}
+
+static struct cftype steer_headroom_files[] = {
+	{
+		.name = "headroom",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = steer_headroom_show,
+		.write = steer_headroom_write,
+	},
+	{
+		.name = "headroom.stat",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = steer_headroom_stat,
+	},
+	{ }	/* terminate */
+};
+
+/**
+ * steer_headroom_init - add the files
+ *
+ * Return: 0, or why they could not be added.
+ */
+int __init steer_headroom_init(void)
+{
+	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_headroom_files);
+}

@@ -1,0 +1,792 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cpu.headroom: how much CPU the siblings of a group leave idle
+ *
+ * DOC: what a headroom can and cannot do
+ *
+ * A group with cpu.headroom = H is protected: its siblings keep out of the way
+ * until H percent of the CPUs are idle. It is the bandwidth controller (cpu.max)
+ * with a quota that follows the load: what the protected group does not need now,
+ * less the headroom, goes to the others, and every period anew. The ancestor of
+ * this file did that per group and from the idle share of the whole machine. What
+ * is different here:
+ *
+ *	the demand is distributed from the top down and ends at the parent, so
+ *	that nobody can hold back what is outside of a subtree;
+ *	siblings that are held back share one budget by weight, so that two of
+ *	them do not both take the same spare time;
+ *	the budget is given out in small parts, so that at any time about the
+ *	demanded share of the CPUs is idle, instead of all of them at the end of
+ *	each period and none at its beginning;
+ *	cpu.max is left alone: the smaller of both counts.
+ *
+ * Who holds back whom
+ * -------------------
+ * The children of one group are an arena as soon as one of them has a headroom.
+ * H is the largest of those children that have tasks and are not frozen. A child
+ * with a headroom of its own below H leaves the difference idle: with A = B = 30
+ * and C = 20, C gives way below 10 % and A and B never. A child that is held back
+ * is so with all that is below it. Each level has its arena, and each is met, so
+ * that over several levels the largest demand counts. The parent's own tasks (of
+ * the root group, or of a threaded one) are nobody's child and are not bound.
+ *
+ * The children of an arena with the same headroom that may use the same CPUs are
+ * a pool; it has a timer, a budget, and a demand. Children with the largest
+ * headroom that is written in an arena can never be held back. They are in no
+ * pool, and run as if the file did not exist.
+ *
+ * The idle clock
+ * --------------
+ * Idle time is that of the CPUs that the groups of a pool may use: their
+ * effective cpuset, without CPUs that are offline or isolated at boot. A CPU is
+ * idle while it runs its idle task, waiting for I/O or not. Interrupts, real-time
+ * tasks and stolen time are not idle time. An SMT sibling counts like any other
+ * CPU, whatever the other thread of the core does, and so does a CPU that core
+ * scheduling forces to be idle. The clock is that of tickless idle, which is
+ * exact; where there is none, ticks are counted. Each CPU's clock is read once a
+ * period, however many pools there are: their periods begin together.
+ *
+ * The controller
+ * --------------
+ * At the end of each period: budget = used + idle - demand, no less than the
+ * floor. A lack of idle time is taken off at once, a surplus is given in steps
+ * (steer_headroom_budget()). For 16 CPUs, a demand of 30 % and a main group that
+ * needs 4 of them: the others get 16 - 4 - 4.8 = 7.2 CPUs, 720 ms of each 100 ms.
+ * If the main group steps to 8, the period shows 16 - 8 - 7.2 = 0.8 CPUs idle, 4
+ * less than demanded, and the next budget is 320 ms.
+ *
+ * "Used" is what was given out, not what was run: a queue that was given a slice
+ * has it until the slice is used up, in whichever period. In the mean it is the
+ * same. What is lost on the way, the trim makes good.
+ *
+ * Sharing
+ * -------
+ * A group of weight w may use level * w in a period. With the budget B, the level
+ * is that at which the groups together use B, as water in vessels of width w: some
+ * are full (they use less than their cap), the others stand at the level. So next
+ *
+ *	level = (B - use of those below their cap) / weight of those at it.
+ *
+ * Both sums are made as groups draw runtime and are denied it, so that the update
+ * takes the same time for one group and for a thousand.
+ *
+ * How runtime is given
+ * --------------------
+ * All groups of pools have their bandwidth accounted, as if they had a cpu.max.
+ * Their queues ask for runtime in slices, and both cpu.max and the pool have to
+ * grant it. The pool grants what its tokens and the group's cap allow. A queue
+ * that is denied is throttled as it is for cpu.max, but waits in a list of its CPU
+ * for the pool, and the timers of cpu.max pass it over.
+ *
+ * When a pool could not satisfy everybody, its budget comes in parts, one each 5
+ * ms. With each part as many CPUs with waiting queues are interrupted as there are
+ * slices in the part, round robin. Each lets as many of its queues go on as it
+ * takes to be busy until the next part. So CPUs are busy or idle for about 5 ms at
+ * a time, and those that are idle at any one time are about the demanded share.
+ *
+ * Accounting happens at ticks and switches. A queue can use more than it was
+ * given, and pays it back from the next grant. A group that could get nothing all
+ * period long gets one grant from the floor, which is one percent of the CPUs,
+ * debt forgiven: nobody stands still, and nobody can hold a lock for ever.
+ *
+ * Locks
+ * -----
+ * rq lock, then cfs_b->lock (the group's), then pool->lock: all raw. A draw holds
+ * the last for some ten instructions; the update for one read of each CPU's clock.
+ * A queue on a waiting list is protected by its rq lock, as is the count of those.
+ * Joining and leaving pools, requests, and the end of groups are serialised by
+ * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
+ * of CPU hotplug. The list of an arena's requests is read under RCU.
+ *
+ * cfs_rq->runtime_enabled is (has a quota, or is in a pool). Each of those that
+ * can change it sets its own part first, and then each queue, under its rq lock,
+ * from both. So whoever comes last has seen both.
+ */
+#include <linux/cgroup.h>
+#include <linux/hrtimer.h>
+#include <linux/kernel_stat.h>
+#include <linux/mmu_context.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/tick.h>
+#include <trace/events/steer.h>
+
+#include "sched.h"
+#include "steer.h"
+#include "steer_compat.h"
+
+/* A part of the budget, and what a queue gets of it to go on. */
+#define STEER_PART		(5 * (u64)NSEC_PER_MSEC)
+#define STEER_PARTS		20
+
+/* A smaller grant is not worth two context switches. */
+#define STEER_GRANT_LEAST	((u64)NSEC_PER_MSEC / 2)
+#define STEER_GRANT_FLOOR	((u64)NSEC_PER_MSEC)
+
+/* Idle clocks that are not older need not be read again. */
+#define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
+
+/* Requests that a timer looks at for the largest one in force. */
+#define STEER_SEARCH_MOST	64
+
+/* CPUs that a timer interrupts at most. */
+#define STEER_KICK_MOST		64
+
+/* With a runqueue locked: queues looked at, and queues let go on, at most. */
+#define STEER_LOOK_MOST		64
+#define STEER_RESUME_MOST	8
+
+/* Off a second after the last user: flipping it interrupts every CPU. */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
+
+/* Pools that wanted more in their last period. */
+static atomic_t steer_rivals;
+
+/**
+ * struct steer_clock - a CPU's idle clock, as it was read last
+ * @read: when
+ * @idle: what it showed
+ *
+ * Two readers at a time may mix their values, which differ by as little as the
+ * times do.
+ */
+struct steer_clock {
+	atomic64_t read;
+	atomic64_t idle;
+};
+
+static DEFINE_PER_CPU(struct steer_clock, steer_clock);
+
+/**
+ * struct steer_waiting - queues of a CPU that pools hold back
+ * @queues: by their steer.waiting; under the rq lock
+ * @csd: to interrupt the CPU
+ * @kicked: @csd is on its way
+ */
+struct steer_waiting {
+	struct list_head queues;
+	call_single_data_t csd;
+	atomic_t kicked;
+};
+
+static DEFINE_PER_CPU(struct steer_waiting, steer_waiting);
+
+static u64 steer_idle_ns(int cpu, u64 now)
+{
+	struct steer_clock *clock = per_cpu_ptr(&steer_clock, cpu);
+	u64 age = now - atomic64_read(&clock->read);
+
+	if (age > STEER_IDLE_FRESH) {
+		atomic64_set(&clock->idle, steer_idle_clock(cpu));
+		atomic64_set(&clock->read, now);
+	}
+	return atomic64_read(&clock->idle);
+}
+
+static u64 steer_weight(struct task_group *tg)
+{
+	return max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
+}
+
+/* ------------------------------------------------------- drawing runtime */
+
+/* The first draw of a group in a period; REQUIRES: pool->lock. */
+static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool)
+{
+	if (hr->epoch == pool->epoch)
+		return;
+	hr->epoch = pool->epoch;
+	hr->used = 0;
+	hr->capped = false;
+	hr->denied = false;
+	hr->periods += pool->binding;
+	pool->shares.active_weight += steer_weight(hr->tg);
+}
+
+static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *pool,
+				s64 amount)
+{
+	lockdep_assert_held(&pool->lock);
+
+	hr->used += amount;
+	pool->shares.used += amount;
+	pool->tokens -= amount;
+}
+
+static u64 steer_pool_grant(struct steer_headroom *hr, struct steer_pool *pool,
+			    u64 want, u64 debt)
+{
+	s64 least = min(want, STEER_GRANT_LEAST);
+	u64 weight = steer_weight(hr->tg);
+	s64 room;
+
+	lockdep_assert_held(&pool->lock);
+
+	if (!pool->binding)
+		return want;
+
+	room = steer_headroom_cap(pool->level, weight) - hr->used;
+	if (room >= least && pool->tokens >= least)
+		return min3((s64)want, room, pool->tokens);
+
+	/* What came back may be more than what was given. */
+	if (hr->used <= 0 && pool->floor > 0) {
+		u64 grant = min(want, debt + STEER_GRANT_FLOOR);
+
+		pool->floor -= grant;
+		return grant;
+	}
+
+	if (room >= least) {
+		pool->shares.starved = true;
+	} else if (!hr->capped) {
+		hr->capped = true;
+		pool->shares.capped_weight += weight;
+		pool->shares.capped_used += hr->used;
+	}
+	hr->capped_periods += !hr->denied;
+	hr->denied = true;
+	return 0;
+}
+
+u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
+{
+	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
+	struct steer_pool *pool;
+	u64 grant;
+
+	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
+
+	pool = hr ? hr->pool : NULL;
+	if (!pool)
+		return want;
+
+	raw_spin_lock(&pool->lock);
+	steer_headroom_renew(hr, pool);
+	grant = steer_pool_grant(hr, pool, want, max(-cfs_rq->runtime_remaining, 0LL));
+	steer_headroom_give(hr, pool, grant);
+	raw_spin_unlock(&pool->lock);
+	return grant;
+}
+
+void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
+{
+	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
+	struct steer_pool *pool;
+
+	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
+
+	pool = hr ? hr->pool : NULL;
+	if (!pool)
+		return;
+
+	raw_spin_lock(&pool->lock);
+	steer_headroom_renew(hr, pool);
+	steer_headroom_give(hr, pool, amount);
+	raw_spin_unlock(&pool->lock);
+}
+
+bool __steer_headroom_held(struct task_group *tg)
+{
+	struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+
+	return hr && READ_ONCE(hr->pool);
+}
+
+bool __steer_headroom_constrained(struct task_group *tg)
+{
+	for (; tg; tg = tg->parent) {
+		if (__steer_headroom_held(tg))
+			return true;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------ held back */
+
+/*
+ * It is in the list of its group's throttled queues as well, which is read under
+ * RCU: one of cpu.max's timers may be on it, and must find its way back.
+ */
+void __steer_headroom_wait(struct cfs_rq *cfs_rq)
+{
+	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
+	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
+	int cpu = cpu_of(rq_of(cfs_rq));
+	struct steer_pool *pool;
+
+	lockdep_assert_rq_held(rq_of(cfs_rq));
+	lockdep_assert_held(&cfs_b->lock);
+
+	pool = hr ? hr->pool : NULL;
+	if (!pool || (cfs_b->quota != RUNTIME_INF && !cfs_b->runtime))
+		return;
+
+	cfs_rq->steer.pool = pool;
+	list_add_tail(&cfs_rq->steer.waiting, &per_cpu(steer_waiting, cpu).queues);
+	if (!(*per_cpu_ptr(pool->nr_waiting, cpu))++)
+		cpumask_set_cpu(cpu, pool->waiting);
+}
+
+/*
+ * The time goes to our counter and not to that of cpu.max, which counts from
+ * throttled_clock on.
+ */
+void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
+{
+	struct steer_pool *pool = cfs_rq->steer.pool;
+	struct rq *rq = rq_of(cfs_rq);
+
+	lockdep_assert_rq_held(rq);
+
+	if (!pool)
+		return;
+	if (cfs_rq->throttled_clock) {
+		atomic64_add(rq_clock(rq) - cfs_rq->throttled_clock,
+			     &cfs_rq->tg->steer.headroom->capped_ns);
+		cfs_rq->throttled_clock = 0;
+	}
+	cfs_rq->steer.pool = NULL;
+	list_del(&cfs_rq->steer.waiting);
+	if (!--(*per_cpu_ptr(pool->nr_waiting, cpu_of(rq))))
+		cpumask_clear_cpu(cpu_of(rq), pool->waiting);
+}
+
+/* It waits for its quota now, and for the timer of that. */
+static void steer_wait_for_quota(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b)
+{
+	lockdep_assert_held(&cfs_b->lock);
+
+	__steer_headroom_unthrottled(cfs_rq);
+	if (cfs_rq->nr_running)
+		cfs_rq->throttled_clock = rq_clock(rq_of(cfs_rq));
+	start_cfs_bandwidth(cfs_b);
+}
+
+/* Ask for a slice for a queue that waits. Returns what it got, or -1 if nothing. */
+static s64 steer_resume(struct cfs_rq *cfs_rq)
+{
+	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
+	u64 want = (cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
+	u64 grant;
+
+	lockdep_assert_rq_held(rq_of(cfs_rq));
+	guard(raw_spinlock)(&cfs_b->lock);
+
+	if (cfs_b->quota != RUNTIME_INF) {
+		if (!cfs_b->runtime) {
+			steer_wait_for_quota(cfs_rq, cfs_b);
+			return -1;
+		}
+		want = min(want, cfs_b->runtime);
+	}
+	grant = __steer_headroom_draw(cfs_rq, want);
+	if (cfs_b->quota != RUNTIME_INF && grant) {
+		cfs_b->runtime -= grant;
+		cfs_b->idle = 0;
+		start_cfs_bandwidth(cfs_b);
+	}
+	cfs_rq->runtime_remaining += grant;
+	return cfs_rq->runtime_remaining > 0 ? (s64)grant : -1;
+}
+
+/*
+ * Let queues of this CPU go on, those that have waited longest first, until it
+ * has something to do for as long as a part is. Returns false when it is done.
+ */
+static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting, s64 *busy)
+{
+	int look = STEER_LOOK_MOST, resumed = 0;
+	struct cfs_rq *cfs_rq, *next;
+	LIST_HEAD(queues);
+
+	lockdep_assert_rq_held(rq);
+
+	list_splice_init(&waiting->queues, &queues);
+	list_for_each_entry_safe(cfs_rq, next, &queues, steer.waiting) {
+		bool binding = READ_ONCE(cfs_rq->steer.pool->binding);
+		s64 grant;
+
+		if (resumed >= STEER_RESUME_MOST || !look--)
+			break;
+		if (binding && *busy >= (s64)STEER_PART)
+			break;
+		grant = steer_resume(cfs_rq);
+		if (grant >= 0) {
+			unthrottle_cfs_rq(cfs_rq);
+			resumed++;
+			*busy += grant;
+		} else if (cfs_rq->steer.pool) {
+			list_move_tail(&cfs_rq->steer.waiting, &waiting->queues);
+		}
+	}
+	list_splice(&queues, &waiting->queues);
+	return resumed >= STEER_RESUME_MOST && !list_empty(&waiting->queues);
+}
+
+/* An interrupt that a pool's timer sent. */
+static void steer_kicked(void *info)
+{
+	struct steer_waiting *waiting = info;
+	struct rq *rq = this_rq();
+	struct rq_flags rf;
+	s64 busy = 0;
+	bool more;
+
+	atomic_set(&waiting->kicked, 0);
+	do {
+		rq_lock(rq, &rf);
+		update_rq_clock(rq);
+		rq_clock_start_loop_update(rq);
+		rcu_read_lock();
+		more = steer_resume_some(rq, waiting, &busy);
+		rcu_read_unlock();
+		rq_clock_stop_loop_update(rq);
+		rq_unlock(rq, &rf);
+	} while (more);
+}
+
+static void steer_kick(int cpu)
+{
+	struct steer_waiting *waiting = per_cpu_ptr(&steer_waiting, cpu);
+
+	if (atomic_xchg(&waiting->kicked, 1))
+		return;
+	/* It cannot wait for us to have left this interrupt. */
+	if (smp_call_function_single_async(cpu, &waiting->csd))
+		atomic_set(&waiting->kicked, 0);
+}
+
+/* ------------------------------------------------------------ controller */
+
+/**
+ * steer_arena_search - the largest request in force
+ * @arena: where
+ * @above: smaller ones do not matter
+ * @limit: at how many to look, or -1 for all; RCU read lock held
+ *
+ * Return: the largest request above @above of a child that has tasks and is not
+ * frozen; 0 if there is none; what the last full search found if @limit is too
+ * small to tell.
+ */
+unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
+				int limit)
+{
+	struct steer_headroom *hr;
+
+	list_for_each_entry_rcu(hr, &arena->requests, link) {
+		struct cgroup *cgrp = hr->tg->css.cgroup;
+		unsigned int request = READ_ONCE(hr->request);
+
+		if (request <= above)
+			break;
+		if (!limit--) {
+			WRITE_ONCE(arena->crowded, true);
+			return READ_ONCE(arena->searched);
+		}
+		/* Counters of a kind: what they are a moment later is as good. */
+		if (data_race(cgroup_is_populated(cgrp)) &&
+		    !test_bit(CGRP_FROZEN, &cgrp->flags))
+			return request;
+	}
+	return 0;
+}
+
+/* Sum of the idle clocks; false if it is of other CPUs than the last one. */
+static bool steer_pool_measure(struct steer_pool *pool, u64 now, u64 *idle_ns)
+{
+	u64 sum = 0;
+	bool same;
+	int cpu;
+
+	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
+	for_each_cpu(cpu, pool->online)
+		sum += steer_idle_ns(cpu, now);
+	*idle_ns = sum;
+	same = cpumask_equal(pool->online, pool->measured);
+	cpumask_copy(pool->measured, pool->online);
+	return same;
+}
+
+/* What a period would have brought if it had been exactly as long as it should. */
+static u64 steer_per_period(s64 amount, u64 elapsed)
+{
+	u64 us = div_u64(elapsed, NSEC_PER_USEC);
+
+	return amount <= 0 || !us ? 0 : div64_u64(amount * (STEER_PERIOD / NSEC_PER_USEC), us);
+}
+
+static void steer_pool_want(struct steer_pool *pool, bool wanting)
+{
+	if (pool->wanting == wanting)
+		return;
+	pool->wanting = wanting;
+	atomic_add(wanting ? 1 : -1, &steer_rivals);
+}
+
+/* The end of a period: measure, and decide about the next. */
+static void steer_pool_update(struct steer_pool *pool, u64 now)
+{
+	struct steer_shares *shares = &pool->shares;
+	struct steer_headroom_update update = { };
+	u64 elapsed = now - pool->updated;
+	struct steer_measure m;
+	bool same, was_binding;
+	unsigned int most;
+	u64 idle_ns;
+
+	lockdep_assert_held(&pool->lock);
+
+	rcu_read_lock();
+	most = steer_arena_search(pool->arena, pool->request, STEER_SEARCH_MOST);
+	rcu_read_unlock();
+
+	same = steer_pool_measure(pool, now, &idle_ns);
+	steer_pool_want(pool, pool->binding && (shares->starved || shares->capped_weight ||
+						!cpumask_empty(pool->waiting)));
+
+	m.capacity = STEER_PERIOD * cpumask_weight(pool->measured);
+	m.idle = min_t(u64, steer_per_period(idle_ns - pool->idle_ns, elapsed), m.capacity);
+	m.used = steer_per_period(shares->used, elapsed);
+	m.demand = most > pool->request ? most - pool->request : 0;
+	m.wanting = pool->wanting;
+	m.rivals = atomic_read(&steer_rivals);
+
+	pool->idle_ns = idle_ns;
+	pool->updated = now;
+	pool->demand = m.demand;
+	/* Of CPUs that came or went nothing is known yet. The old budget will do. */
+	if (same && pool->epoch) {
+		pool->idle = steer_headroom_percent(m.idle, m.capacity);
+		pool->budget = steer_headroom_budget(&m, &pool->trim);
+		pool->level = steer_headroom_level(pool->budget, shares);
+	}
+	was_binding = pool->binding;
+	pool->binding = m.demand && pool->idle >= 0 && m.capacity;
+
+	update.cgroup = cgroup_id(pool->arena->parent->cgroup);
+	update.headroom = pool->request;
+	update.cpus = cpumask_weight(pool->measured);
+	update.elapsed = elapsed;
+	update.demand = m.demand;
+	update.idle = pool->idle;
+	update.used = m.used;
+	update.rivals = m.rivals;
+	update.wanting = m.wanting;
+	update.starved = shares->starved;
+	update.active_weight = shares->active_weight;
+	update.capped_weight = shares->capped_weight;
+	update.budget = pool->binding ? pool->budget : U64_MAX;
+	update.level = pool->level;
+	update.trim = pool->trim;
+	trace_steer_headroom_update(&update);
+
+	memset(shares, 0, sizeof(*shares));
+	pool->epoch++;
+	pool->floor = steer_headroom_floor(m.capacity);
+	/*
+	 * What was given too much is taken off; what was not wanted is gone. What was
+	 * used while there was no limit is no debt.
+	 */
+	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
+	pool->given = 0;
+}
+
+/*
+ * The tokens of the parts that are due. They are a sixteenth more than the
+ * budget: what keeps to the budget are the caps of the groups, which are fair,
+ * and tokens are not.
+ */
+static void steer_pool_refill(struct steer_pool *pool, u64 now)
+{
+	u64 all = pool->budget + pool->budget / 16, due = all;
+	unsigned int part = div_u64(now - pool->updated, STEER_PART) + 1;
+
+	lockdep_assert_held(&pool->lock);
+
+	if (pool->paced && part < STEER_PARTS)
+		due = div_u64(all * part, STEER_PARTS);
+	pool->tokens += due - pool->given;
+	pool->given = due;
+}
+
+/* How many CPUs with waiting queues the tokens are enough for */
+static int steer_pool_slices(struct steer_pool *pool)
+{
+	if (pool->tokens < (s64)STEER_GRANT_LEAST)
+		return 0;
+	return min_t(u64, DIV_ROUND_UP_ULL(pool->tokens, STEER_PART), STEER_KICK_MOST);
+}
+
+static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
+{
+	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
+	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
+	int cpu, slices = STEER_KICK_MOST;
+	unsigned long flags;
+	int start = pool->next_cpu;
+	bool paced;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	if (now >= pool->next_update) {
+		steer_pool_update(pool, now);
+		pool->next_update = max(pool->next_update + STEER_PERIOD,
+					now + STEER_PERIOD / 2);
+		pool->paced = pool->binding ? pool->wanting :
+					      !cpumask_empty(pool->waiting);
+		steer_pool_refill(pool, now);
+	} else if (pool->binding) {
+		steer_pool_refill(pool, now);
+		slices = steer_pool_slices(pool);
+	}
+	paced = pool->paced;
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+
+	/* The macro looks at where it started in each step. */
+	for_each_cpu_wrap(cpu, pool->waiting, start) {
+		if (!slices--)
+			break;
+		steer_kick(cpu);
+		pool->next_cpu = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
+	}
+
+	hrtimer_forward(timer, ns_to_ktime(now), ns_to_ktime(paced ? STEER_PART : STEER_PERIOD));
+	return HRTIMER_RESTART;
+}
+
+/* ------------------------------------------------------- joining a pool */
+
+static void steer_pool_release(struct steer_pool *pool)
+{
+	free_cpumask_var(pool->cpus);
+	free_cpumask_var(pool->waiting);
+	free_cpumask_var(pool->measured);
+	free_cpumask_var(pool->online);
+	free_percpu(pool->nr_waiting);
+	kfree(pool);
+}
+
+static void steer_pool_free_rcu(struct rcu_head *rcu)
+{
+	steer_pool_release(container_of(rcu, struct steer_pool, rcu));
+}
+
+/**
+ * steer_pool_create - a pool without groups
+ * @arena: whose children will join
+ * @request: headroom that they have themselves
+ * @cpus: that they may use
+ *
+ * Return: the pool, its timer running, or NULL without memory.
+ */
+struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
+				     const struct cpumask *cpus)
+{
+	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL);
+	u64 now;
+
+	if (!pool)
+		return NULL;
+	pool->nr_waiting = alloc_percpu(unsigned int);
+	if (!pool->nr_waiting ||
+	    !zalloc_cpumask_var(&pool->cpus, GFP_KERNEL) ||
+	    !zalloc_cpumask_var(&pool->waiting, GFP_KERNEL) ||
+	    !zalloc_cpumask_var(&pool->measured, GFP_KERNEL) ||
+	    !zalloc_cpumask_var(&pool->online, GFP_KERNEL)) {
+		steer_pool_release(pool);
+		return NULL;
+	}
+	pool->arena = arena;
+	pool->request = request;
+	cpumask_copy(pool->cpus, cpus);
+	pool->idle = -1;
+	pool->level = STEER_LEVEL_NONE;
+	raw_spin_lock_init(&pool->lock);
+	list_add_tail(&pool->link, &arena->pools);
+
+	hrtimer_init(&pool->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	pool->timer.function = steer_pool_timer;
+	/* All periods end at the same time, and so read the same clocks. */
+	now = ktime_get_ns();
+	scoped_guard(raw_spinlock_irq, &pool->lock)
+		steer_pool_update(pool, now);
+	pool->next_update = STEER_PERIOD * (1 + div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD));
+	hrtimer_start(&pool->timer, ns_to_ktime(pool->next_update), HRTIMER_MODE_ABS);
+	return pool;
+}
+
+/**
+ * steer_pool_destroy - end a pool that all groups have left
+ * @pool: the pool
+ */
+void steer_pool_destroy(struct steer_pool *pool)
+{
+	WARN_ON_ONCE(pool->nr_groups);
+
+	list_del(&pool->link);
+	hrtimer_cancel(&pool->timer);
+	WARN_ON_ONCE(!cpumask_empty(pool->waiting));
+	steer_pool_want(pool, false);
+	call_rcu(&pool->rcu, steer_pool_free_rcu);
+}
+
+/**
+ * steer_pool_join - let a group draw from a pool, or from none
+ * @tg: the group; not the root
+ * @pool: the pool, or NULL. What waits for the old one goes on
+ */
+void steer_pool_join(struct task_group *tg, struct steer_pool *pool)
+{
+	struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
+	struct steer_headroom *hr = tg->steer.headroom;
+	struct steer_pool *old = hr->pool;
+	int cpu;
+
+	if (pool == old)
+		return;
+
+	guard(cpus_read_lock)();
+
+	if (pool && !old)
+		cfs_bandwidth_usage_inc();
+
+	scoped_guard(raw_spinlock_irq, &cfs_b->lock) {
+		hr->epoch = 0;
+		WRITE_ONCE(hr->pool, pool);
+	}
+	for_each_online_cpu(cpu) {
+		struct cfs_rq *cfs_rq = tg->cfs_rq[cpu];
+		bool enabled;
+
+		guard(rq_lock_irq)(rq_of(cfs_rq));
+		enabled = pool || READ_ONCE(cfs_b->quota) != RUNTIME_INF;
+		if (enabled && !cfs_rq->runtime_enabled)
+			cfs_rq->runtime_remaining = 0;
+		cfs_rq->runtime_enabled = enabled;
+		if (cfs_rq->steer.pool)
+			unthrottle_cfs_rq(cfs_rq);
+	}
+
+	if (old && !pool)
+		cfs_bandwidth_usage_dec();
+	if (old)
+		old->nr_groups--;
+	if (pool)
+		pool->nr_groups++;
+}
+
+static int __init steer_waiting_init(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct steer_waiting *waiting = per_cpu_ptr(&steer_waiting, cpu);
+
+		INIT_LIST_HEAD(&waiting->queues);
+		INIT_CSD(&waiting->csd, steer_kicked, waiting);
+	}
+	return 0;
+}
+early_initcall(steer_waiting_init);

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cpu.headroom: the contract with the bandwidth code of the fair class, and
+ * between the mechanism (steer_headroom.c) and the interface
+ * (kernel/cgroup/steer_headroom.c).
+ */
+#ifndef _KERNEL_SCHED_STEER_HEADROOM_H
+#define _KERNEL_SCHED_STEER_HEADROOM_H
+
+#include <linux/cpumask.h>
+#include <linux/hrtimer.h>
+#include <linux/jump_label_ratelimit.h>
+#include <linux/rculist.h>
+#include <linux/sched/steer.h>
+
+struct seq_file;
+
+#ifdef CONFIG_CGROUP_STEER_HEADROOM
+
+#include "steer_headroom_math.h"
+
+/* The period of all pools; cpu.max keeps its own for each group. */
+#define STEER_PERIOD		(100 * (u64)NSEC_PER_MSEC)
+
+/**
+ * struct steer_headroom - what a task group carries for cpu.headroom
+ * @tg: the group
+ * @request: what its cpu.headroom says, in hundredths of a percent
+ * @link: in the list of its parent's arena, while @request is not 0
+ * @arena: of its children, while one of them has a request
+ * @pool: where it draws runtime; NULL while nothing can hold it back. Written
+ *	under steer_headroom_mutex and cfs_b->lock
+ * @epoch: the pool's period that the following are about; under cfs_b->lock
+ * @used: runtime given
+ * @capped: it reached its cap
+ * @denied: it was denied runtime, for whatever reason
+ * @periods: periods in which it ran while a demand was in force
+ * @capped_periods: those of them in which it was denied runtime
+ * @capped_ns: time its queues were held back, over all CPUs
+ */
+struct steer_headroom {
+	struct task_group	*tg;
+	unsigned int		request;
+	struct list_head	link;
+	struct steer_arena	*arena;
+	struct steer_pool	*pool;
+	u64			epoch;
+	s64			used;
+	bool			capped;
+	bool			denied;
+	u64			periods;
+	u64			capped_periods;
+	atomic64_t		capped_ns;
+};
+
+/**
+ * struct steer_arena - the children of one group, while one has a headroom
+ * @link: in the list of all; under steer_headroom_mutex
+ * @parent: the group
+ * @requests: children with a request, the largest first; RCU
+ * @pools: see there; under steer_headroom_mutex
+ * @most: the largest request, of an empty group or not
+ * @searched: the largest request in force as the last full search found it
+ * @crowded: a pool needs @searched, since its own search was too long
+ */
+struct steer_arena {
+	struct list_head		link;
+	struct cgroup_subsys_state	*parent;
+	struct list_head		requests;
+	struct list_head		pools;
+	unsigned int			most;
+	unsigned int			searched;
+	bool				crowded;
+};
+
+/**
+ * struct steer_pool - children of an arena that share one budget
+ * @link: in the arena's list
+ * @arena: whose
+ * @request: headroom that each of them has itself
+ * @cpus: that each of them may use
+ * @nr_groups: how many they are; under steer_headroom_mutex
+ * @timer: for the period, and for its parts
+ * @waiting: CPUs with queues that this pool holds back
+ * @nr_waiting: how many, on each CPU; under its rq lock
+ * @next_cpu: where to go on with those that wait; timer only
+ * @next_update: end of the period; timer only
+ * @lock: for what follows; nests inside cfs_b->lock
+ * @epoch: number of the period
+ * @binding: a demand is in force
+ * @paced: the budget is given out in parts
+ * @wanting: it is counted among the rivals
+ * @demand: idle share that is asked for, in hundredths of a percent
+ * @idle: idle share that was measured, likewise; -1 for none yet
+ * @budget: for the period
+ * @level: see steer_headroom_level()
+ * @trim: see steer_headroom_budget()
+ * @tokens: runtime that can be given now
+ * @given: how much of the budget went into @tokens
+ * @floor: runtime that can be given to those that had none
+ * @shares: of the period so far
+ * @updated: when it began
+ * @idle_ns: sum of the idle clocks of @measured then
+ * @measured: the CPUs of that sum
+ * @online: as @measured, for the sum to come
+ * @rcu: to free it
+ */
+struct steer_pool {
+	struct list_head	link;
+	struct steer_arena	*arena;
+	unsigned int		request;
+	cpumask_var_t		cpus;
+	unsigned int		nr_groups;
+	struct hrtimer		timer;
+	cpumask_var_t		waiting;
+	unsigned int __percpu	*nr_waiting;
+	int			next_cpu;
+	u64			next_update;
+
+	raw_spinlock_t		lock;
+	u64			epoch;
+	bool			binding;
+	bool			paced;
+	bool			wanting;
+	unsigned int		demand;
+	int			idle;
+	u64			budget;
+	u64			level;
+	s64			trim;
+	s64			tokens;
+	u64			given;
+	s64			floor;
+	struct steer_shares	shares;
+	u64			updated;
+	u64			idle_ns;
+	cpumask_var_t		measured;
+	cpumask_var_t		online;
+	struct rcu_head		rcu;
+};
+
+extern struct static_key_false_deferred steer_headroom_key;
+
+struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
+				     const struct cpumask *cpus);
+void steer_pool_destroy(struct steer_pool *pool);
+void steer_pool_join(struct task_group *tg, struct steer_pool *pool);
+unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
+				int limit);
+
+void steer_headroom_online(struct task_group *tg);
+void steer_headroom_offline(struct task_group *tg);
+void steer_headroom_free(struct task_group *tg);
+void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg);
+void steer_headroom_debug_show(struct seq_file *sf);
+int steer_headroom_init(void);
+
+bool __steer_headroom_held(struct task_group *tg);
+bool __steer_headroom_constrained(struct task_group *tg);
+u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
+void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
+void __steer_headroom_wait(struct cfs_rq *cfs_rq);
+void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq);
+
+/**
+ * steer_headroom_held - does a group draw from a pool?
+ * @tg: the group
+ *
+ * Return: true if its bandwidth has to be accounted, whatever its cpu.max.
+ */
+static __always_inline bool steer_headroom_held(struct task_group *tg)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_held(tg);
+}
+
+/**
+ * steer_headroom_constrained - can a group be throttled for headroom?
+ * @tg: the group
+ *
+ * Return: true if it or an ancestor draws from a pool.
+ */
+static __always_inline bool steer_headroom_constrained(struct task_group *tg)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_constrained(tg);
+}
+
+/**
+ * steer_headroom_draw - ask for runtime
+ * @cfs_rq: the queue that needs it; the cfs_b->lock of its group is held
+ * @want: how much cpu.max would give
+ *
+ * Return: how much it gets, between 0 and @want.
+ */
+static __always_inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		return __steer_headroom_draw(cfs_rq, want);
+	return want;
+}
+
+/**
+ * steer_headroom_charge - runtime changed hands without being asked for
+ * @cfs_rq: the queue; the cfs_b->lock of its group is held
+ * @amount: what it was given, or, if negative, what it gave back
+ */
+static __always_inline void steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		__steer_headroom_charge(cfs_rq, amount);
+}
+
+/**
+ * steer_headroom_wait - a queue is about to be throttled
+ * @cfs_rq: the queue; its rq lock and the cfs_b->lock of its group are held
+ *
+ * Its pool will let it go on, if that is what it was denied runtime by.
+ */
+static __always_inline void steer_headroom_wait(struct cfs_rq *cfs_rq)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		__steer_headroom_wait(cfs_rq);
+}
+
+/**
+ * steer_headroom_waits - is a throttled queue none of cpu.max's business?
+ * @cfs_rq: the queue; its rq lock is held
+ *
+ * Return: true if it waits for its pool.
+ */
+static __always_inline bool steer_headroom_waits(struct cfs_rq *cfs_rq)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) && cfs_rq->steer.pool;
+}
+
+/**
+ * steer_headroom_unthrottled - a queue is about to go on
+ * @cfs_rq: the queue; its rq lock is held, and the clock is up to date
+ */
+static __always_inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		__steer_headroom_unthrottled(cfs_rq);
+}
+
+#else /* !CONFIG_CGROUP_STEER_HEADROOM */
+
+static inline void steer_headroom_online(struct task_group *tg) { }
+static inline void steer_headroom_offline(struct task_group *tg) { }
+static inline void steer_headroom_free(struct task_group *tg) { }
+static inline void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg) { }
+static inline void steer_headroom_debug_show(struct seq_file *sf) { }
+static inline int steer_headroom_init(void) { return 0; }
+static inline bool steer_headroom_held(struct task_group *tg) { return false; }
+static inline bool steer_headroom_constrained(struct task_group *tg) { return false; }
+static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
+static inline void steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount) { }
+static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
+static inline bool steer_headroom_waits(struct cfs_rq *cfs_rq) { return false; }
+static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
+
+#endif /* CONFIG_CGROUP_STEER_HEADROOM */
+
+#endif /* _KERNEL_SCHED_STEER_HEADROOM_H */

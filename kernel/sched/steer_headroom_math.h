@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cpu.headroom: the controller's arithmetic
+ *
+ * Functions of their arguments only, tested by steer_headroom_test.c. Times are
+ * nanoseconds of CPU time in one period, over all CPUs of a pool; the essay in
+ * steer_headroom.c says what they are for.
+ */
+#ifndef _KERNEL_SCHED_STEER_HEADROOM_MATH_H
+#define _KERNEL_SCHED_STEER_HEADROOM_MATH_H
+
+#include <linux/cgroup.h>
+#include <linux/errno.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+/* 100.00 %, in the unit of cpu.headroom */
+#define STEER_HEADROOM_ALL	10000U
+
+/* A level is CPU time for each unit of weight, with this many binary places. */
+#define STEER_LEVEL_SHIFT	8
+#define STEER_LEVEL_NONE	U64_MAX
+
+/* The floor is one part in this many of the CPUs, and never less than a grant. */
+#define STEER_FLOOR_PART	100
+#define STEER_FLOOR_LEAST	2000000ULL
+
+/* Of the CPUs: how far the trim may go, and what of an error it looks at. */
+#define STEER_TRIM_PART		20
+#define STEER_TRIM_ERROR_PART	50
+#define STEER_TRIM_SPEED	8
+
+/**
+ * steer_headroom_parse - read a percentage with at most two decimals
+ * @buf: what was written, without blanks around it
+ * @percent: the result, in hundredths; untouched on failure
+ *
+ * Return: 0, -EINVAL for what is no such number, -ERANGE above 100 or below 0.
+ */
+static inline int steer_headroom_parse(const char *buf, unsigned int *percent)
+{
+	bool negative = *buf == '-';
+	const char *digits = buf + (negative || *buf == '+');
+	size_t whole = strspn(digits, "0123456789"), decimals = 0;
+	const char *end = digits + whole;
+	s64 value;
+	int ret;
+
+	/* cgroup_parse_float() ignores what follows, and rounds. */
+	if (*end == '.') {
+		decimals = strspn(++end, "0123456789");
+		end += decimals;
+		if (!decimals || decimals > 2)
+			return -EINVAL;
+	}
+	if (!whole || *end)
+		return -EINVAL;
+	/* What does not fit an integer does not fit the range either. */
+	if (whole > strspn(digits, "0") + 3)
+		return -ERANGE;
+
+	ret = cgroup_parse_float(digits, 2, &value);
+	if (ret)
+		return ret;
+	if (value > STEER_HEADROOM_ALL || (negative && value))
+		return -ERANGE;
+	*percent = value;
+	return 0;
+}
+
+/**
+ * steer_headroom_part - a percentage of an amount
+ * @amount: of what
+ * @percent: in hundredths
+ *
+ * Return: that part of @amount, rounded down.
+ */
+static inline u64 steer_headroom_part(u64 amount, unsigned int percent)
+{
+	return mul_u64_u32_div(amount, percent, STEER_HEADROOM_ALL);
+}
+
+/**
+ * steer_headroom_percent - an amount as a percentage of another
+ * @part: the amount, taken for @whole where it exceeds it
+ * @whole: what is 100 %
+ *
+ * Return: hundredths of a percent; 0 if @whole is 0.
+ */
+static inline unsigned int steer_headroom_percent(u64 part, u64 whole)
+{
+	if (!whole)
+		return 0;
+	return div64_u64(min(part, whole) * STEER_HEADROOM_ALL, whole);
+}
+
+/**
+ * steer_headroom_floor - what held-back groups get whatever the demand
+ * @capacity: all CPU time of the pool's CPUs in a period
+ *
+ * Return: the smallest budget.
+ */
+static inline u64 steer_headroom_floor(u64 capacity)
+{
+	u64 least = STEER_FLOOR_LEAST;
+
+	return min(max(div_u64(capacity, STEER_FLOOR_PART), least), capacity);
+}
+
+/**
+ * struct steer_measure - what one period brought
+ * @capacity: all CPU time of the pool's CPUs
+ * @idle: what of it was idle
+ * @used: what the pool's groups were given
+ * @demand: idle share that is asked for, in hundredths of a percent
+ * @wanting: some group of the pool wanted more than it got
+ * @rivals: pools in the system that wanted more, this one included if @wanting
+ */
+struct steer_measure {
+	u64 capacity;
+	u64 idle;
+	u64 used;
+	unsigned int demand;
+	bool wanting;
+	unsigned int rivals;
+};
+
+/**
+ * steer_headroom_budget - the budget for the next period
+ * @m: the last one
+ * @trim: slow correction, carried from call to call; starts at 0
+ *
+ * In the main it is used + idle - demand: what the groups used, and what they
+ * could have used or should not have. A lack of idle time is taken off at once.
+ * Of a surplus they get their part of it: all of it where nobody wants it, since
+ * it is only leave to grow then; and where @rivals pools want the same CPUs, each
+ * takes one part in @rivals + 1, so that together they never take too much.
+ *
+ * Since falling is faster than rising, noise would leave more idle than asked
+ * for. The trim is the integral of the error, and mends that and whatever else
+ * is lost between what is given and what is used. It is small, so that it can
+ * not swing far, and stands still at the limits, so that it does not wind up.
+ *
+ * Return: the budget, between the floor and all CPUs.
+ */
+static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim)
+{
+	s64 all = m->capacity, floor = steer_headroom_floor(m->capacity);
+	s64 error = (s64)m->idle - (s64)steer_headroom_part(m->capacity, m->demand);
+	s64 most = div_s64(all, STEER_TRIM_PART);
+	s64 seen = div_s64(all, STEER_TRIM_ERROR_PART);
+	u32 sharers = m->rivals + 1;
+	s64 budget, step = error;
+
+	if (error > 0 && m->wanting)
+		step = div_s64(error, sharers);
+
+	budget = (s64)m->used + step + *trim;
+	if (!m->wanting)
+		*trim -= div_s64(*trim, STEER_TRIM_SPEED);
+	else if (budget > floor && budget < all)
+		*trim += div_s64(clamp(error, -seen, seen), STEER_TRIM_SPEED * sharers);
+	*trim = clamp(*trim, -most, most);
+	return clamp(budget, floor, all);
+}
+
+/**
+ * struct steer_shares - who took what of the budget in a period
+ * @used: by all groups
+ * @capped_used: by those that reached their cap
+ * @capped_weight: weight of those
+ * @active_weight: weight of all that used anything
+ * @starved: the budget came to its end before that of some group did
+ */
+struct steer_shares {
+	s64 used;
+	s64 capped_used;
+	u64 capped_weight;
+	u64 active_weight;
+	bool starved;
+};
+
+/**
+ * steer_headroom_level - how far each group may go in the next period
+ * @budget: to be shared
+ * @s: the last period
+ *
+ * As water fills vessels: a group of weight w may use level * w. Those that did
+ * not reach that are taken to need the same again; the others share the rest by
+ * weight. It is at least what it would be if all wanted everything.
+ *
+ * Return: the level, STEER_LEVEL_NONE where there is no reason for one.
+ */
+static inline u64 steer_headroom_level(u64 budget, const struct steer_shares *s)
+{
+	s64 modest = max(s->used - s->capped_used, 0LL);
+	s64 rest = (s64)budget - modest;
+	u64 even, level = 0;
+
+	if (!s->active_weight || (!s->capped_weight && !s->starved))
+		return STEER_LEVEL_NONE;
+
+	even = div64_u64(budget << STEER_LEVEL_SHIFT, s->active_weight);
+	if (s->capped_weight && rest > 0)
+		level = div64_u64((u64)rest << STEER_LEVEL_SHIFT, s->capped_weight);
+	return max(level, even);
+}
+
+/**
+ * steer_headroom_cap - what a group may use in a period
+ * @level: of its pool
+ * @weight: of the group
+ *
+ * Return: CPU time, S64_MAX for no limit.
+ */
+static inline s64 steer_headroom_cap(u64 level, u64 weight)
+{
+	if (level == STEER_LEVEL_NONE)
+		return S64_MAX;
+	return min_t(u64, mul_u64_u64_shr(level, weight, STEER_LEVEL_SHIFT), S64_MAX);
+}
+
+#endif /* _KERNEL_SCHED_STEER_HEADROOM_MATH_H */

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests for the arithmetic of cpu.headroom.
+ *
+ * Tables say what a person would expect of one step. The loops run the steps
+ * against a machine that is simulated as simply as possible, a sum of CPU time,
+ * and say where they have to arrive, how soon, and how far they may swing.
+ */
+#include <kunit/test.h>
+#include <linux/prandom.h>
+
+#include "steer_headroom_math.h"
+
+#define UNTOUCHED	0xbadU
+#define CPUS		16
+#define MS		1000000LL
+#define CAPACITY	(CPUS * 100 * MS)
+#define PERCENT		(CAPACITY / 100)
+
+static void parse_test(struct kunit *test)
+{
+	static const struct {
+		const char *text;
+		int ret;
+		unsigned int percent;
+	} texts[] = {
+		{ "0", 0, 0 }, { "0.00", 0, 0 }, { "-0", 0, 0 }, { "00", 0, 0 },
+		{ "20", 0, 2000 }, { "20.5", 0, 2050 }, { "20.50", 0, 2050 },
+		{ "20.05", 0, 2005 }, { "0.01", 0, 1 }, { "+7", 0, 700 },
+		{ "100", 0, 10000 }, { "100.00", 0, 10000 }, { "0030", 0, 3000 },
+		{ "100.01", -ERANGE }, { "101", -ERANGE }, { "-1", -ERANGE },
+		{ "-0.01", -ERANGE }, { "1000000", -ERANGE },
+		{ "99999999999999999999999999", -ERANGE },
+		{ "", -EINVAL }, { ".", -EINVAL }, { ".5", -EINVAL }, { "5.", -EINVAL },
+		{ "20.555", -EINVAL }, { "20.500", -EINVAL }, { "20.", -EINVAL },
+		{ "max", -EINVAL }, { "20%", -EINVAL }, { "20 30", -EINVAL },
+		{ "0x10", -EINVAL }, { "1e1", -EINVAL }, { "20.-5", -EINVAL },
+		{ "20.+5", -EINVAL }, { "--1", -EINVAL }, { "- 1", -EINVAL },
+		{ "20,5", -EINVAL }, { "\n", -EINVAL }, { "1\n2", -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		unsigned int percent = UNTOUCHED;
+		int ret = steer_headroom_parse(texts[i].text, &percent);
+
+		KUNIT_EXPECT_EQ_MSG(test, ret, texts[i].ret, "\"%s\"", texts[i].text);
+		KUNIT_EXPECT_EQ_MSG(test, percent,
+				    texts[i].ret ? UNTOUCHED : texts[i].percent,
+				    "\"%s\"", texts[i].text);
+	}
+}
+
+/* Every value can be written as it is read. */
+static void parse_all_test(struct kunit *test)
+{
+	char text[16];
+
+	for (unsigned int value = 0; value <= STEER_HEADROOM_ALL; value++) {
+		unsigned int percent = UNTOUCHED;
+
+		snprintf(text, sizeof(text), "%u.%02u", value / 100, value % 100);
+		if (steer_headroom_parse(text, &percent) || percent != value)
+			KUNIT_FAIL(test, "\"%s\": %u", text, percent);
+	}
+}
+
+static void part_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_part(1000, 3000), 300);
+	KUNIT_EXPECT_EQ(test, steer_headroom_part(0, 3000), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_part(8192ULL * 100 * MS, 10000),
+			8192ULL * 100 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_percent(300, 1000), 3000);
+	KUNIT_EXPECT_EQ(test, steer_headroom_percent(1001, 1000), 10000);
+	KUNIT_EXPECT_EQ(test, steer_headroom_percent(1, 0), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_percent(8192ULL * 50 * MS, 8192ULL * 100 * MS),
+			5000);
+}
+
+/* Never zero, never more than there is, whatever the machine's size. */
+static void floor_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_floor(100 * MS), 2 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_floor(CAPACITY), 16 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_floor(MS), MS);
+}
+
+static void budget_test(struct kunit *test)
+{
+	struct steer_measure m = {
+		.capacity = CAPACITY, .idle = 10 * PERCENT, .used = 50 * PERCENT,
+		.demand = 3000, .wanting = true, .rivals = 1,
+	};
+	s64 trim = 0;
+
+	/* 20 % too little: at once */
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 30 * PERCENT);
+	KUNIT_EXPECT_LT(test, trim, 0LL);
+	/* 20 % too much: half of it */
+	m.idle = 50 * PERCENT;
+	trim = 0;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 60 * PERCENT);
+	KUNIT_EXPECT_GT(test, trim, 0LL);
+	/* a quarter, with three that want it */
+	m.rivals = 3;
+	trim = 0;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 55 * PERCENT);
+	/* nobody wants it: leave to grow, and nothing to be learned */
+	m.wanting = false;
+	m.rivals = 0;
+	trim = 0;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 70 * PERCENT);
+	KUNIT_EXPECT_EQ(test, trim, 0LL);
+	/* as it should be: as it was */
+	m.idle = 30 * PERCENT;
+	m.wanting = true;
+	m.rivals = 1;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 50 * PERCENT);
+	KUNIT_EXPECT_EQ(test, trim, 0LL);
+	/* the limits */
+	m.idle = 0;
+	m.demand = 10000;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), PERCENT);
+	KUNIT_EXPECT_EQ(test, trim, 0LL);
+	m.idle = CAPACITY;
+	m.demand = 0;
+	m.wanting = false;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), CAPACITY);
+}
+
+/*
+ * A machine: the main load, and pools that want all they can get. What they take
+ * in a period is decided by what they took, and saw, in the last one.
+ */
+#define POOLS_MOST	32
+
+struct machine {
+	int pools;
+	s64 used[POOLS_MOST];
+	s64 trim[POOLS_MOST];
+	u64 idle;
+};
+
+static void machine_start(struct machine *machine, int pools)
+{
+	memset(machine, 0, sizeof(*machine));
+	machine->pools = pools;
+	machine->idle = CAPACITY;
+}
+
+/* One period. Of what is drawn only @yield percent is used. */
+static void machine_step(struct machine *machine, s64 main, unsigned int demand, int yield)
+{
+	s64 used = 0;
+
+	for (int i = 0; i < machine->pools; i++) {
+		struct steer_measure m = {
+			.capacity = CAPACITY, .idle = machine->idle,
+			.used = machine->used[i], .demand = demand,
+			.wanting = true, .rivals = machine->pools,
+		};
+
+		machine->used[i] = div_s64(steer_headroom_budget(&m, &machine->trim[i]) *
+					   yield, 100);
+		used += machine->used[i];
+	}
+	machine->idle = max(CAPACITY - main - used, 0LL);
+}
+
+/* By how much idle time misses the demand, in hundredths of a percent */
+static int off_demand(u64 idle, unsigned int demand)
+{
+	return abs((int)steer_headroom_percent(idle, CAPACITY) - (int)demand);
+}
+
+/* Steady load: the demand is met, to a tenth of a percent. */
+static void steady_test(struct kunit *test)
+{
+	static const int loads[] = { 0, 10, 35, 60 };
+
+	for (unsigned int demand = 500; demand <= 3500; demand += 500) {
+		for (size_t i = 0; i < ARRAY_SIZE(loads); i++) {
+			struct machine machine;
+
+			machine_start(&machine, 1);
+			for (int n = 0; n < 100; n++)
+				machine_step(&machine, loads[i] * PERCENT, demand, 97);
+			KUNIT_EXPECT_LE_MSG(test, off_demand(machine.idle, demand), 10,
+					    "load %d demand %u", loads[i], demand);
+		}
+	}
+}
+
+/* A step of the main load: the demand is there again after one period. */
+static void step_test(struct kunit *test)
+{
+	struct machine machine;
+
+	machine_start(&machine, 1);
+	for (int n = 0; n < 100; n++)
+		machine_step(&machine, 20 * PERCENT, 3000, 100);
+	machine_step(&machine, 60 * PERCENT, 3000, 100);
+	KUNIT_EXPECT_EQ(test, machine.idle, 0);
+	/* The step took more than was idle, so that not all of it could be seen. */
+	machine_step(&machine, 60 * PERCENT, 3000, 100);
+	KUNIT_EXPECT_GE(test, machine.idle, 19 * PERCENT);
+	machine_step(&machine, 60 * PERCENT, 3000, 100);
+	KUNIT_EXPECT_GE(test, machine.idle, 29 * PERCENT);
+	/* And back: half of what came free in the first period, most in three. */
+	for (int n = 0; n < 100; n++)
+		machine_step(&machine, 60 * PERCENT, 3000, 100);
+	for (int n = 0; n < 4; n++)
+		machine_step(&machine, 20 * PERCENT, 3000, 100);
+	KUNIT_EXPECT_GE(test, machine.used[0], 44 * PERCENT);
+}
+
+/* Many pools on the same CPUs neither swing nor take too much together. */
+static void rivals_test(struct kunit *test)
+{
+	for (int pools = 1; pools <= POOLS_MOST; pools *= 2) {
+		struct machine machine;
+
+		machine_start(&machine, pools);
+		for (int n = 0; n < 400; n++)
+			machine_step(&machine, 20 * PERCENT, 3000, 98);
+		for (int n = 0; n < 50; n++) {
+			machine_step(&machine, 20 * PERCENT, 3000, 98);
+			KUNIT_EXPECT_LE_MSG(test, off_demand(machine.idle, 3000), 100,
+					    "%d pools", pools);
+		}
+	}
+}
+
+/* A noisy main load: the mean is met within half a percent. */
+static void noise_test(struct kunit *test)
+{
+	struct machine machine;
+	struct rnd_state rnd;
+	u64 sum = 0;
+
+	prandom_seed_state(&rnd, 20261121);
+	machine_start(&machine, 1);
+	for (int n = 0; n < 2100; n++) {
+		s64 main = 30 * PERCENT + prandom_u32_state(&rnd) % (20 * PERCENT);
+
+		machine_step(&machine, main, 2500, 98);
+		if (n >= 100)
+			sum += machine.idle;
+	}
+	KUNIT_EXPECT_LE(test, off_demand(div_u64(sum, 2000), 2500), 50);
+}
+
+/* Groups that want a part of the CPUs each; the level decides what they get. */
+#define GROUPS_MOST	4
+
+static void share(const u64 *want, const u64 *weight, int nr, u64 budget, u64 *got)
+{
+	u64 level = STEER_LEVEL_NONE;
+
+	for (int n = 0; n < 8; n++) {
+		struct steer_shares s = { };
+		u64 tokens = budget + budget / 16;
+
+		for (int i = 0; i < nr; i++) {
+			u64 cap = steer_headroom_cap(level, weight[i]);
+
+			got[i] = min3(want[i], cap, tokens);
+			tokens -= got[i];
+			s.used += got[i];
+			s.active_weight += weight[i];
+			if (want[i] <= got[i])
+				continue;
+			if (got[i] < cap) {
+				s.starved = true;
+				continue;
+			}
+			s.capped_weight += weight[i];
+			s.capped_used += got[i];
+		}
+		level = steer_headroom_level(budget, &s);
+	}
+}
+
+static void share_test(struct kunit *test)
+{
+	static const u64 weight[] = { 1024, 2048, 4096, 8192 };
+	static const struct {
+		u64 want[GROUPS_MOST];
+		u64 got[GROUPS_MOST];
+	} cases[] = {
+		/* all want everything: by weight */
+		{ { 750, 750, 750, 750 }, { 50, 100, 200, 400 } },
+		/* what one leaves goes to the others by weight */
+		{ { 750, 750, 750, 50 }, { 100, 200, 400, 50 } },
+		{ { 10, 750, 20, 750 }, { 10, 144, 20, 576 } },
+		{ { 750, 0, 0, 0 }, { 750, 0, 0, 0 } },
+		/* there is enough for all */
+		{ { 100, 100, 200, 300 }, { 100, 100, 200, 300 } },
+	};
+
+	for (size_t c = 0; c < ARRAY_SIZE(cases); c++) {
+		u64 want[GROUPS_MOST], got[GROUPS_MOST];
+
+		for (int i = 0; i < GROUPS_MOST; i++)
+			want[i] = cases[c].want[i] * MS;
+		share(want, weight, GROUPS_MOST, 750 * MS, got);
+		for (int i = 0; i < GROUPS_MOST; i++)
+			KUNIT_EXPECT_LE_MSG(test, abs((s64)got[i] - (s64)cases[c].got[i] * MS),
+					    MS, "case %zu group %d: %llu", c, i, got[i]);
+	}
+}
+
+/* No overflow at the ends: 8192 CPUs, one unit of weight; many heavy groups. */
+static void level_limits_test(struct kunit *test)
+{
+	u64 budget = 8192ULL * 100 * MS, level;
+	struct steer_shares s = { .active_weight = 1, .capped_weight = 1, .capped_used = 1,
+				  .used = 1 };
+
+	level = steer_headroom_level(budget, &s);
+	KUNIT_EXPECT_EQ(test, steer_headroom_cap(level, 1), (s64)budget);
+	KUNIT_EXPECT_GT(test, steer_headroom_cap(level, 10000 * 1024), (s64)budget);
+	s.active_weight = 100000ULL * 102400;
+	s.capped_weight = s.active_weight;
+	level = steer_headroom_level(2 * MS, &s);
+	KUNIT_EXPECT_LE(test, steer_headroom_cap(level, 102400), 2 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_cap(STEER_LEVEL_NONE, 1), S64_MAX);
+	memset(&s, 0, sizeof(s));
+	KUNIT_EXPECT_EQ(test, steer_headroom_level(budget, &s), STEER_LEVEL_NONE);
+	/* More came back than was taken: no reason to divide by anything. */
+	s.used = -5;
+	s.starved = true;
+	KUNIT_EXPECT_EQ(test, steer_headroom_level(budget, &s), STEER_LEVEL_NONE);
+}
+
+static struct kunit_case steer_headroom_cases[] = {
+	KUNIT_CASE(parse_test),
+	KUNIT_CASE(parse_all_test),
+	KUNIT_CASE(part_test),
+	KUNIT_CASE(floor_test),
+	KUNIT_CASE(budget_test),
+	KUNIT_CASE(steady_test),
+	KUNIT_CASE(step_test),
+	KUNIT_CASE(rivals_test),
+	KUNIT_CASE(noise_test),
+	KUNIT_CASE(share_test),
+	KUNIT_CASE(level_limits_test),
+	{ }
+};
+
+static struct kunit_suite steer_headroom_suite = {
+	.name = "steer_headroom",
+	.test_cases = steer_headroom_cases,
+};
+
+kunit_test_suite(steer_headroom_suite);
+
+MODULE_DESCRIPTION("KUnit tests for the arithmetic of cpu.headroom");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,725 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cpu.headroom: what can be written, who is bound by it, and what happens to
+ * those that are.
+ *
+ * Who is bound, and by how much, the kernel says itself (cpu.headroom.stat); how
+ * much that comes to is judged by CPU time that it accounted, and only roughly:
+ * on an emulated machine timers are late, and what is idle is up to the host. How
+ * exactly a demand is met is measured in the lab, and in the KUnit tests.
+ */
+#include "../kselftest_harness.h"
+#include "steer_util.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define HEADROOM	"cpu.headroom"
+#define STAT		"cpu.headroom.stat"
+#define NOBODY		65534
+
+static bool has_headroom(void)
+{
+	char *path = cg_name(CG_ROOT, "steer_probe"), *file;
+	bool has;
+
+	cg_enable(CG_ROOT, "+cpu");
+	mkdir(path, 0755);
+	file = cg_name(path, HEADROOM);
+	has = !access(file, F_OK);
+	rmdir(path);
+	free(file);
+	free(path);
+	return has;
+}
+
+#define REQUIRE_HEADROOM() do {						\
+	if (!has_headroom()) {						\
+		if (!steer_built())					\
+			SKIP(return, "this kernel has no cpu.headroom");	\
+		ASSERT_TRUE(steer_off_at_boot())			\
+			TH_LOG("cpu.headroom is missing");		\
+		SKIP(return, "cpu.headroom is off: cgroup_steer=0");	\
+	}								\
+} while (0)
+
+/* A line of cpu.headroom.stat: "demand 30.00" */
+static bool stat_is(const char *cg, const char *line)
+{
+	char buf[512];
+
+	if (cg_read(cg, STAT, buf, sizeof(buf)) < 0)
+		return false;
+	for (char *save, *at = strtok_r(buf, "\n", &save); at;
+	     at = strtok_r(NULL, "\n", &save))
+		if (!strcmp(at, line))
+			return true;
+	return false;
+}
+
+/* The number behind a key, in hundredths, or -1 */
+static long stat_key(const char *cg, const char *key)
+{
+	size_t len = strlen(key);
+	char buf[512];
+
+	if (cg_read(cg, STAT, buf, sizeof(buf)) < 0)
+		return -1;
+	for (char *save, *at = strtok_r(buf, "\n", &save); at;
+	     at = strtok_r(NULL, "\n", &save))
+		if (!strncmp(at, key, len) && at[len] == ' ')
+			return strcmp(at + len + 1, "max") ?
+				(long)(atof(at + len + 1) * 100 + 0.5) : -1;
+	return -1;
+}
+
+/* Demands take effect with the next period, which may be late. */
+#define EXPECT_DEMAND(cg, percent)					\
+	EXPECT_TRUE(WAIT_FOR(stat_is(cg, "demand " percent)))		\
+		TH_LOG("%s: demand %ld, not " percent, cg, stat_key(cg, "demand"))
+
+/* That nothing happens can only be seen by waiting for what would: some periods. */
+static void some_periods(void)
+{
+	usleep(500000);
+}
+
+static long capped(const char *cg)
+{
+	return cg_count(cg, "headroom_capped_periods");
+}
+
+static long usage(const char *cg)
+{
+	return cg_count(cg, "usage_usec");
+}
+
+/* A task that sleeps in @cg: enough for the group to count */
+static pid_t sleeper(const char *cg)
+{
+	pid_t pid = task_fork(cg);
+
+	if (!pid)
+		for (;;)
+			pause();
+	return pid;
+}
+
+static bool in_group(const char *cg, pid_t pid)
+{
+	char buf[4096];
+
+	return cg_read(cg, "cgroup.procs", buf, sizeof(buf)) > 0 && atoi(buf) == pid;
+}
+
+/*
+ *	steer_headroom
+ *	  main
+ *	  side
+ *	  other
+ */
+FIXTURE(headroom) {
+	struct topo t;
+	char *top, *main, *side, *other;
+	pid_t sleeper;
+	struct hogs hogs, more;
+};
+
+FIXTURE_SETUP(headroom)
+{
+	REQUIRE_HEADROOM();
+	ASSERT_EQ(0, topo_read(&self->t));
+	self->top = cg_top("steer_headroom");
+	ASSERT_NE(NULL, self->top);
+	self->main = cg_new(self->top, "main");
+	self->side = cg_new(self->top, "side");
+	self->other = cg_new(self->top, "other");
+	ASSERT_TRUE(self->main && self->side && self->other);
+}
+
+FIXTURE_TEARDOWN(headroom)
+{
+	hogs_stop(&self->hogs);
+	hogs_stop(&self->more);
+	task_kill(self->sleeper);
+	cg_destroy(self->top);
+}
+
+static void populate(FIXTURE_DATA(headroom) *self, const char *cg)
+{
+	self->sleeper = sleeper(cg);
+	WAIT_FOR(in_group(cg, self->sleeper));
+}
+
+/* --------------------------------------------------------------- the files */
+
+TEST_F(headroom, default_is_zero)
+{
+	EXPECT_TRUE(cg_is(self->side, HEADROOM, "0.00"));
+	EXPECT_TRUE(stat_is(self->side, "demand 0.00"));
+	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
+	EXPECT_TRUE(stat_is(self->side, "period_usec 100000"));
+	EXPECT_EQ(-1, cg_stat(self->side, "headroom_periods"));
+}
+
+TEST_F(headroom, not_on_root)
+{
+	EXPECT_NE(0, access(CG_ROOT "/" HEADROOM, F_OK));
+	EXPECT_NE(0, access(CG_ROOT "/" STAT, F_OK));
+}
+
+TEST_F(headroom, modes)
+{
+	char *file = cg_name(self->side, HEADROOM), *stat_file = cg_name(self->side, STAT);
+	struct stat st;
+
+	ASSERT_EQ(0, stat(file, &st));
+	EXPECT_EQ(0644U, st.st_mode & 0777);
+	ASSERT_EQ(0, stat(stat_file, &st));
+	EXPECT_EQ(0444U, st.st_mode & 0777);
+	free(file);
+	free(stat_file);
+}
+
+/* What is read has two decimals, and can be written. */
+TEST_F(headroom, values)
+{
+	static const char * const values[][2] = {
+		{ "20", "20.00" }, { "20.5", "20.50" }, { "20.50", "20.50" },
+		{ "0.01", "0.01" }, { " 7\n", "7.00" }, { "100", "100.00" },
+		{ "99.99\n", "99.99" }, { "0", "0.00" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		EXPECT_EQ(0, cg_write(self->side, HEADROOM, values[i][0]));
+		EXPECT_TRUE(cg_is(self->side, HEADROOM, values[i][1]))
+			TH_LOG("after \"%s\"", values[i][0]);
+		EXPECT_EQ(0, cg_write(self->side, HEADROOM, values[i][1]));
+		EXPECT_TRUE(cg_is(self->side, HEADROOM, values[i][1]));
+	}
+}
+
+/* What is refused changes nothing. */
+TEST_F(headroom, errors)
+{
+	static const struct {
+		const char *text;
+		int ret;
+	} bad[] = {
+		{ "100.01", -ERANGE }, { "101", -ERANGE }, { "-1", -ERANGE },
+		{ "-0.01", -ERANGE }, { "99999999999999999999", -ERANGE },
+		{ "max", -EINVAL }, { "", 0 }, { "\n", -EINVAL }, { ".", -EINVAL },
+		{ "20.505", -EINVAL }, { "20%", -EINVAL }, { "20 30", -EINVAL },
+		{ "0x14", -EINVAL }, { "1e1", -EINVAL }, { "nan", -EINVAL },
+	};
+
+	ASSERT_EQ(0, cg_write(self->side, HEADROOM, "12.34"));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(bad[i].ret, cg_write(self->side, HEADROOM, bad[i].text))
+			TH_LOG("\"%s\"", bad[i].text);
+		EXPECT_TRUE(cg_is(self->side, HEADROOM, "12.34"));
+	}
+	EXPECT_EQ(-EINVAL, cg_write_len(self->side, HEADROOM, "20\0 30", 6));
+	EXPECT_TRUE(cg_is(self->side, HEADROOM, "12.34"));
+}
+
+/* --------------------------------------------------------------- hierarchy */
+
+/* A group without tasks binds nobody. One with tasks does, asleep or not. */
+TEST_F_TIMEOUT(headroom, populated, 200)
+{
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	some_periods();
+	EXPECT_DEMAND(self->side, "0.00");
+	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
+
+	populate(self, self->main);
+	EXPECT_DEMAND(self->side, "30.00");
+	EXPECT_DEMAND(self->other, "30.00");
+	EXPECT_DEMAND(self->main, "0.00");
+	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "idle") >= 0));
+	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
+	EXPECT_TRUE(stat_is(self->main, "budget_usec max"));
+
+	task_kill(self->sleeper);
+	self->sleeper = 0;
+	EXPECT_DEMAND(self->side, "0.00");
+	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
+}
+
+/* A task far below counts. */
+TEST_F_TIMEOUT(headroom, populated_below, 100)
+{
+	char *sub = cg_new(self->main, "sub"), *deep;
+
+	ASSERT_NE(NULL, sub);
+	deep = cg_new(sub, "deep");
+	ASSERT_NE(NULL, deep);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "15"));
+	populate(self, deep);
+	EXPECT_DEMAND(self->side, "15.00");
+}
+
+TEST_F_TIMEOUT(headroom, frozen, 200)
+{
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	EXPECT_DEMAND(self->side, "30.00");
+	ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "1"));
+	EXPECT_DEMAND(self->side, "0.00");
+	ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "0"));
+	EXPECT_DEMAND(self->side, "30.00");
+}
+
+/* A = B = 30, C = 20: C leaves 10 idle, A and B nothing. */
+TEST_F_TIMEOUT(headroom, differences, 200)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	ASSERT_EQ(0, cg_write(self->side, HEADROOM, "30"));
+	ASSERT_EQ(0, cg_write(self->other, HEADROOM, "20"));
+	populate(self, self->main);
+	EXPECT_DEMAND(self->other, "10.00");
+	EXPECT_DEMAND(self->main, "0.00");
+	EXPECT_DEMAND(self->side, "0.00");
+
+	/* The next largest counts when the largest is gone. */
+	pid = sleeper(self->other);
+	ASSERT_EQ(0, cg_write(self->side, HEADROOM, "5.5"));
+	EXPECT_DEMAND(self->side, "24.50");
+	task_kill(self->sleeper);
+	self->sleeper = 0;
+	EXPECT_DEMAND(self->side, "14.50");
+	EXPECT_DEMAND(self->other, "0.00");
+	/* An empty group is bound by others, if not by its own. */
+	EXPECT_DEMAND(self->main, "0.00");
+	task_kill(pid);
+}
+
+/* Requests change, groups come and go. */
+TEST_F_TIMEOUT(headroom, changes, 300)
+{
+	char *late;
+
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	EXPECT_DEMAND(self->side, "30.00");
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "12.5"));
+	EXPECT_DEMAND(self->side, "12.50");
+	late = cg_new(self->top, "late");
+	ASSERT_NE(NULL, late);
+	EXPECT_DEMAND(late, "12.50");
+	ASSERT_EQ(0, rmdir(late));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "0"));
+	EXPECT_DEMAND(self->side, "0.00");
+
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	EXPECT_DEMAND(self->side, "30.00");
+	cg_destroy(self->main);
+	EXPECT_DEMAND(self->side, "0.00");
+	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
+}
+
+/*
+ *	top
+ *	  main		40
+ *	  side
+ *	    main	10
+ *	    side		bound by both: the larger counts
+ */
+TEST_F_TIMEOUT(headroom, levels, 300)
+{
+	char *inner_main, *inner_side;
+	pid_t pid;
+
+	ASSERT_EQ(0, cg_enable(self->side, "+cpu"));
+	inner_main = cg_new(self->side, "main");
+	inner_side = cg_new(self->side, "side");
+	ASSERT_TRUE(inner_main && inner_side);
+	populate(self, self->main);
+	pid = sleeper(inner_main);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, cg_write(inner_main, HEADROOM, "10"));
+	EXPECT_DEMAND(inner_side, "10.00");
+	EXPECT_DEMAND(inner_main, "0.00");
+	EXPECT_DEMAND(self->side, "0.00");
+
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "40"));
+	EXPECT_DEMAND(self->side, "40.00");
+	EXPECT_DEMAND(inner_side, "40.00");
+	/* what it has inside protects it from its siblings, not from outside */
+	EXPECT_DEMAND(inner_main, "40.00");
+
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "4"));
+	EXPECT_DEMAND(inner_side, "10.00");
+	EXPECT_DEMAND(inner_main, "4.00");
+	task_kill(pid);
+}
+
+/* Nothing that is written below a group binds what is beside that group. */
+TEST_F_TIMEOUT(headroom, scope, 200)
+{
+	char *inner;
+
+	ASSERT_EQ(0, cg_enable(self->main, "+cpu"));
+	inner = cg_new(self->main, "inner");
+	ASSERT_NE(NULL, inner);
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	populate(self, inner);
+	ASSERT_EQ(0, cg_write(inner, HEADROOM, "100"));
+	some_periods();
+	EXPECT_TRUE(stat_is(self->side, "demand 0.00"));
+	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
+	EXPECT_TRUE(stat_is(self->main, "demand 0.00"));
+	EXPECT_EQ(0, capped(self->side));
+	EXPECT_EQ(0, capped(self->main));
+}
+
+/* Whoever owns a delegated subtree may write 100 in it, and holds up itself. */
+static int attack(FIXTURE_DATA(headroom) *self)
+{
+	char *home = cg_name(self->main, "home"), *work = cg_name(self->main, "work");
+
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
+	    mkdir(home, 0755) || mkdir(work, 0755) || cg_enter(home, getpid()) ||
+	    cg_enable(self->main, "+cpu"))
+		return 1;
+	if (cg_write(home, HEADROOM, "100") || !cg_is(home, HEADROOM, "100.00"))
+		return 2;
+	/* at the delegation point, above it, and beside it */
+	if (cg_write(self->main, HEADROOM, "100") != -EACCES ||
+	    cg_write(self->top, HEADROOM, "100") != -EACCES ||
+	    cg_write(self->side, HEADROOM, "100") != -EACCES)
+		return 3;
+	if (!WAIT_FOR(stat_is(work, "demand 100.00")))
+		return 4;
+	return 0;
+}
+
+TEST_F_TIMEOUT(headroom, delegation, 200)
+{
+	static const char * const files[] = {
+		"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control",
+	};
+	int status;
+	pid_t pid;
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		char *path = cg_name(self->main, files[i]);
+
+		ASSERT_EQ(0, chown(path, NOBODY, NOBODY));
+		free(path);
+	}
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	pid = task_fork(self->main);
+	if (!pid) {
+		status = attack(self);
+		if (!status)
+			some_periods();
+		_exit(status);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	EXPECT_TRUE(stat_is(self->side, "demand 0.00"));
+	EXPECT_EQ(0, capped(self->side));
+	EXPECT_TRUE(stat_is(self->other, "demand 0.00"));
+	EXPECT_TRUE(cg_is(self->main, HEADROOM, "0.00"));
+}
+
+/* ------------------------------------------------------------ held back */
+
+/* Busy loops on all CPUs of @cg, beside a main group that demands @percent */
+static int hold(FIXTURE_DATA(headroom) *self, const char *cg, const char *percent)
+{
+	int ret = hogs_start(&self->hogs, cg, &self->t.cpus, 0);
+
+	if (ret)
+		return ret;
+	populate(self, self->main);
+	ret = cg_write(self->main, HEADROOM, percent);
+	return ret ?: hogs_run(&self->hogs);
+}
+
+/* Each of the loops has run again. */
+static bool all_run(struct hogs *h)
+{
+	unsigned long before[STEER_MAX_CPUS];
+
+	for (int i = 0; i < h->nr; i++)
+		before[i] = __atomic_load_n(&h->hog[i].loops, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < h->nr; i++)
+		if (!WAIT_FOR(__atomic_load_n(&h->hog[i].loops, __ATOMIC_SEQ_CST) !=
+			      before[i]))
+			return false;
+	return true;
+}
+
+static bool is_held(const char *cg, int periods)
+{
+	long before = capped(cg);
+
+	return WAIT_FOR(capped(cg) >= before + periods);
+}
+
+/* CPUs that go off with queues that wait, and come back. */
+TEST_F_TIMEOUT(headroom, hotplug, 300)
+{
+	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	if (self->t.nr_cpus < 2 || access(path, W_OK))
+		SKIP(return, "needs a CPU that can go off");
+	ASSERT_EQ(0, hold(self, self->side, "90"));
+	EXPECT_TRUE(is_held(self->side, 2));
+	for (int round = 0; round < 3; round++) {
+		EXPECT_EQ(0, file_write(path, "0", 1));
+		EXPECT_TRUE(is_held(self->side, 2));
+		EXPECT_EQ(0, file_write(path, "1", 1));
+		EXPECT_EQ(0, task_pin_cpu(self->hogs.hog[self->hogs.nr - 1].pid, cpu));
+		EXPECT_TRUE(is_held(self->side, 2));
+		EXPECT_TRUE(all_run(&self->hogs));
+	}
+}
+
+/* Held back means less CPU time, counted as such, and never none. */
+TEST_F_TIMEOUT(headroom, held_back, 300)
+{
+	long free_usec, held_usec, before;
+
+	ASSERT_EQ(0, hold(self, self->side, "0"));
+	some_periods();
+	free_usec = usage(self->side);
+	sleep(4);
+	free_usec = usage(self->side) - free_usec;
+	EXPECT_EQ(0, capped(self->side));
+
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "80"));
+	EXPECT_TRUE(is_held(self->side, 3));
+	before = cg_count(self->side, "headroom_capped_usec");
+	held_usec = usage(self->side);
+	sleep(4);
+	held_usec = usage(self->side) - held_usec;
+	TH_LOG("CPU time free %ld us, held back %ld us", free_usec, held_usec);
+	EXPECT_LT(held_usec, free_usec * 7 / 10);
+	EXPECT_LT(0, held_usec);
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_LT(before, cg_count(self->side, "headroom_capped_usec"));
+	EXPECT_LE(capped(self->side), cg_count(self->side, "headroom_periods"));
+
+	/* cpu.max knows nothing of it. */
+	EXPECT_TRUE(cg_is(self->side, "cpu.max", "max 100000"));
+	EXPECT_EQ(0, cg_count(self->side, "nr_periods"));
+	EXPECT_EQ(0, cg_count(self->side, "nr_throttled"));
+	EXPECT_EQ(0, cg_count(self->side, "throttled_usec"));
+
+	/* The group that is protected is not held back. */
+	EXPECT_EQ(0, capped(self->main));
+
+	/* The others go on when it ends. */
+	task_kill(self->sleeper);
+	self->sleeper = 0;
+	EXPECT_DEMAND(self->side, "0.00");
+	EXPECT_TRUE(all_run(&self->hogs));
+	before = capped(self->side);
+	some_periods();
+	EXPECT_EQ(before, capped(self->side));
+}
+
+/* At a demand that nothing can meet, the floor is left, for each queue. */
+TEST_F_TIMEOUT(headroom, floor, 300)
+{
+	ASSERT_EQ(0, hold(self, self->side, "100"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	for (int i = 0; i < 3; i++)
+		EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
+}
+
+/* Siblings that are held back share by weight. */
+TEST_F_TIMEOUT(headroom, weights, 300)
+{
+	long side, other;
+
+	ASSERT_EQ(0, cg_write(self->side, "cpu.weight", "50"));
+	ASSERT_EQ(0, cg_write(self->other, "cpu.weight", "200"));
+	ASSERT_EQ(0, hogs_start(&self->more, self->other, &self->t.cpus, 0));
+	ASSERT_EQ(0, hold(self, self->side, "20"));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	EXPECT_TRUE(is_held(self->side, 3));
+	EXPECT_TRUE(is_held(self->other, 3));
+	side = usage(self->side);
+	other = usage(self->other);
+	EXPECT_TRUE(WAIT_FOR(usage(self->side) - side > 2000000 &&
+			     usage(self->other) - other > 2000000));
+	side = usage(self->side) - side;
+	other = usage(self->other) - other;
+	TH_LOG("weights 1:4, CPU time 1:%.2f", (double)other / side);
+	/* Each queue's turn at the floor is the same for both, if timers are late. */
+	EXPECT_LT(side * 5 / 4, other);
+}
+
+/* The smaller of both counts, and cpu.max counts its own periods. */
+TEST_F_TIMEOUT(headroom, cpu_max, 300)
+{
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max", "10000 50000"));
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max.burst", "5000"));
+	ASSERT_EQ(0, hold(self, self->side, "50"));
+	EXPECT_TRUE(WAIT_FOR(cg_count(self->side, "nr_throttled") > 3));
+	EXPECT_TRUE(cg_is(self->side, "cpu.max", "10000 50000"));
+	EXPECT_TRUE(cg_is(self->side, "cpu.max.burst", "5000"));
+	EXPECT_TRUE(all_run(&self->hogs));
+
+	/* One that would allow everything leaves it to headroom. */
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max.burst", "0"));
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max", "900000000 100000"));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "90"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	EXPECT_TRUE(all_run(&self->hogs));
+
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max", "max"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	EXPECT_TRUE(all_run(&self->hogs));
+
+	/* Without headroom, cpu.max is all there is. */
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max", "20000 100000"));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "0"));
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_TRUE(cg_is(self->side, "cpu.max", "20000 100000"));
+	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
+}
+
+/* Groups below with limits of their own, and tasks deep down. */
+TEST_F_TIMEOUT(headroom, deep, 300)
+{
+	char *sub, *deep;
+
+	ASSERT_EQ(0, cg_enable(self->side, "+cpu"));
+	sub = cg_new(self->side, "sub");
+	ASSERT_NE(NULL, sub);
+	ASSERT_EQ(0, cg_enable(sub, "+cpu"));
+	deep = cg_new(sub, "deep");
+	ASSERT_NE(NULL, deep);
+	ASSERT_EQ(0, cg_write(sub, "cpu.max", "100000 200000"));
+	ASSERT_EQ(0, cg_write(deep, "cpu.max", "50000 100000"));
+	ASSERT_EQ(0, hold(self, deep, "90"));
+	EXPECT_DEMAND(deep, "90.00");
+	EXPECT_TRUE(is_held(self->side, 3));
+	EXPECT_TRUE(WAIT_FOR(cg_count(deep, "nr_throttled") > 2));
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_EQ(0, capped(sub));
+}
+
+/* A group with cpu.idle is held back like any other. */
+TEST_F_TIMEOUT(headroom, idle_group, 300)
+{
+	ASSERT_EQ(0, cg_write(self->side, "cpu.idle", "1"));
+	ASSERT_EQ(0, hold(self, self->side, "70"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_TRUE(cg_is(self->side, "cpu.idle", "1"));
+}
+
+/* Tasks that leave while their group is throttled are free, and can come back. */
+TEST_F_TIMEOUT(headroom, moves, 300)
+{
+	char *away = cg_new(CG_ROOT, "steer_headroom_away");
+
+	ASSERT_NE(NULL, away);
+	ASSERT_EQ(0, hold(self, self->side, "100"));
+	EXPECT_TRUE(is_held(self->side, 3));
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < self->hogs.nr; i++)
+			EXPECT_EQ(0, cg_enter(away, self->hogs.hog[i].pid));
+		EXPECT_TRUE(all_run(&self->hogs));
+		for (int i = 0; i < self->hogs.nr; i++)
+			EXPECT_EQ(0, cg_enter(self->side, self->hogs.hog[i].pid));
+		EXPECT_TRUE(all_run(&self->hogs));
+	}
+	EXPECT_TRUE(is_held(self->side, 3));
+	EXPECT_EQ(0, capped(away));
+	hogs_stop(&self->hogs);
+	cg_destroy(away);
+}
+
+/* A group that is held back can be removed, and so can the one that does it. */
+TEST_F_TIMEOUT(headroom, removal, 300)
+{
+	for (int round = 0; round < 3; round++) {
+		ASSERT_EQ(0, hold(self, self->side, "95"));
+		EXPECT_TRUE(is_held(self->side, 2));
+		hogs_stop(&self->hogs);
+		EXPECT_TRUE(WAIT_FOR(!rmdir(self->side)));
+		task_kill(self->sleeper);
+		self->sleeper = 0;
+		EXPECT_TRUE(WAIT_FOR(!rmdir(self->main)));
+		ASSERT_EQ(0, mkdir(self->side, 0755));
+		ASSERT_EQ(0, mkdir(self->main, 0755));
+	}
+	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0));
+	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_key") == 0));
+}
+
+/* Idle is that of the CPUs that a group may use, and those only. */
+TEST_F_TIMEOUT(headroom, cpusets, 300)
+{
+	struct trace trace = { };
+	char list[1024], want[32];
+	cpu_set_t half;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	CPU_ZERO(&half);
+	for (int i = 0; i < self->t.nr_cpus / 2; i++)
+		CPU_SET(cpuset_nth(&self->t.cpus, i), &half);
+	cpulist_format(&half, list, sizeof(list));
+
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus);
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
+	ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
+	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus / 2);
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
+	EXPECT_LT(0, trace_count(&trace, "steer_headroom_update", " demand=3000 "));
+	trace_stop(&trace);
+}
+
+/* Many groups: each is bound, none is forgotten. */
+TEST_F_TIMEOUT(headroom, many, 400)
+{
+	char name[16], *cg[200];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(cg) / 2; i++) {
+		snprintf(name, sizeof(name), "m%zu", i);
+		cg[i] = cg_new(self->top, name);
+		ASSERT_NE(NULL, cg[i]);
+	}
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "25"));
+	for (i = ARRAY_SIZE(cg) / 2; i < ARRAY_SIZE(cg); i++) {
+		snprintf(name, sizeof(name), "m%zu", i);
+		cg[i] = cg_new(self->top, name);
+		ASSERT_NE(NULL, cg[i]);
+	}
+	for (i = 0; i < ARRAY_SIZE(cg); i++)
+		EXPECT_DEMAND(cg[i], "25.00");
+
+	/* Empty ones with larger requests, more than a timer looks at */
+	for (i = 0; i < ARRAY_SIZE(cg); i++)
+		EXPECT_EQ(0, cg_write(cg[i], HEADROOM, "50"));
+	EXPECT_DEMAND(self->side, "25.00");
+	for (i = 0; i < ARRAY_SIZE(cg); i++)
+		EXPECT_EQ(0, rmdir(cg[i]));
+	EXPECT_DEMAND(self->side, "25.00");
+}
+
+STEER_MAIN
