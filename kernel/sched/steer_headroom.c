@@ -85,9 +85,13 @@
  * a time, and those that are idle at any one time are about the demanded share.
  *
  * Accounting happens at ticks and switches. A queue can use more than it was
- * given, and pays it back from the next grant. A group that could get nothing all
- * period long gets one grant from the floor, which is one percent of the CPUs,
- * debt forgiven: nobody stands still, and nobody can hold a lock for ever.
+ * given, and pays it back from the next grants. What it owes can be a multiple of
+ * what the pool has: the CPU of a virtual machine that stands still uses up time
+ * like any other. So a group that got nothing in a period, and a queue that did not
+ * get on in all of the last one, get a grant from the floor, which is one percent of
+ * the CPUs, debt forgiven. CPUs take turns at it. Thus no group stands still, nobody
+ * can hold a lock for ever, and whoever is killed comes to its end: with one queue
+ * on each CPU after a few periods, with more of them after as many times that.
  *
  * Locks
  * -----
@@ -124,6 +128,9 @@
 /* A smaller grant is not worth two context switches. */
 #define STEER_GRANT_LEAST	((u64)NSEC_PER_MSEC / 2)
 #define STEER_GRANT_FLOOR	((u64)NSEC_PER_MSEC)
+
+/* What such a grant costs the floor at most: a tick may be late by one. */
+#define STEER_FLOOR_COST	(STEER_GRANT_FLOOR + TICK_NSEC)
 
 /* Idle clocks that are not older need not be read again. */
 #define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
@@ -215,27 +222,41 @@ static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *po
 	pool->tokens -= amount;
 }
 
-static u64 steer_pool_grant(struct steer_headroom *hr, struct steer_pool *pool,
-			    u64 want, u64 debt)
+/* Did a queue not get on in all of the last period? It may be new here, too. */
+static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
+{
+	return pool->epoch - cfs_rq->steer.epoch > 1;
+}
+
+/*
+ * What a queue gets; REQUIRES: pool->lock. Of a debt that is forgiven no more is
+ * counted than a queue could have used by right: when it was made, the idle clock
+ * has shown it.
+ */
+static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
+			    struct steer_pool *pool, u64 want)
 {
 	s64 least = min(want, STEER_GRANT_LEAST);
 	u64 weight = steer_weight(hr->tg);
-	s64 room;
+	s64 room, grant;
 
 	lockdep_assert_held(&pool->lock);
 
-	if (!pool->binding)
-		return want;
-
 	room = steer_headroom_cap(pool->level, weight) - hr->used;
-	if (room >= least && pool->tokens >= least)
-		return min3((s64)want, room, pool->tokens);
+	if (!pool->binding || (room >= least && pool->tokens >= least)) {
+		grant = pool->binding ? min3((s64)want, room, pool->tokens) : want;
+		steer_headroom_give(hr, pool, grant);
+		return grant;
+	}
 
 	/* What came back may be more than what was given. */
-	if (hr->used <= 0 && pool->floor > 0) {
-		u64 grant = min(want, debt + STEER_GRANT_FLOOR);
+	if (pool->floor > 0 && (hr->used <= 0 || steer_queue_starves(cfs_rq, pool))) {
+		s64 debt = max(-cfs_rq->runtime_remaining, 0LL), cost;
 
-		pool->floor -= grant;
+		grant = min_t(u64, want, debt + STEER_GRANT_FLOOR);
+		cost = min_t(u64, grant, STEER_FLOOR_COST);
+		pool->floor -= cost;
+		steer_headroom_give(hr, pool, cost);
 		return grant;
 	}
 
@@ -265,8 +286,9 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 
 	raw_spin_lock(&pool->lock);
 	steer_headroom_renew(hr, pool);
-	grant = steer_pool_grant(hr, pool, want, max(-cfs_rq->runtime_remaining, 0LL));
-	steer_headroom_give(hr, pool, grant);
+	grant = steer_pool_grant(cfs_rq, hr, pool, want);
+	if (cfs_rq->runtime_remaining + (s64)grant > 0)
+		cfs_rq->steer.epoch = pool->epoch;
 	raw_spin_unlock(&pool->lock);
 	return grant;
 }
@@ -534,6 +556,7 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 	u64 elapsed = now - pool->updated;
 	struct steer_measure m;
 	bool same, was_binding;
+	s64 floor;
 	unsigned int most;
 	u64 idle_ns;
 
@@ -585,7 +608,8 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 
 	memset(shares, 0, sizeof(*shares));
 	pool->epoch++;
-	pool->floor = steer_headroom_floor(m.capacity);
+	floor = steer_headroom_floor(m.capacity);
+	pool->floor = clamp(pool->floor, -floor, 0LL) + floor;
 	/*
 	 * What was given too much is taken off; what was not wanted is gone. What was
 	 * used while there was no limit is no debt.
@@ -620,13 +644,33 @@ static int steer_pool_slices(struct steer_pool *pool)
 	return min_t(u64, DIV_ROUND_UP_ULL(pool->tokens, STEER_PART), STEER_KICK_MOST);
 }
 
+/*
+ * Interrupt so many CPUs with waiting queues, and go on behind them next time.
+ * When all had their turn, the one that was first is the last next time: what
+ * there is may not be enough for all.
+ */
+static void steer_pool_kick(struct steer_pool *pool, int slices)
+{
+	int cpu, start = pool->next_cpu, first = nr_cpu_ids;
+
+	for_each_cpu_wrap(cpu, pool->waiting, start) {
+		if (!slices--) {
+			pool->next_cpu = cpu;
+			return;
+		}
+		if (first == nr_cpu_ids)
+			first = cpu;
+		steer_kick(cpu);
+	}
+	pool->next_cpu = first + 1 < nr_cpu_ids ? first + 1 : 0;
+}
+
 static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 {
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
-	int cpu, slices = STEER_KICK_MOST;
+	int slices = STEER_KICK_MOST;
 	unsigned long flags;
-	int start = pool->next_cpu;
 	bool paced;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
@@ -644,14 +688,7 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	paced = pool->paced;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 
-	/* The macro looks at where it started in each step. */
-	for_each_cpu_wrap(cpu, pool->waiting, start) {
-		if (!slices--)
-			break;
-		steer_kick(cpu);
-		pool->next_cpu = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
-	}
-
+	steer_pool_kick(pool, slices);
 	hrtimer_forward(timer, ns_to_ktime(now), ns_to_ktime(paced ? STEER_PART : STEER_PERIOD));
 	return HRTIMER_RESTART;
 }

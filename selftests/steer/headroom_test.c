@@ -542,6 +542,19 @@ TEST_F_TIMEOUT(headroom, floor, 300)
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
 }
 
+/* Whoever is killed while its group is held back comes to its end. */
+TEST_F_TIMEOUT(headroom, killed, 300)
+{
+	ASSERT_EQ(0, hold(self, self->side, "100"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	for (int i = 0; i < self->hogs.nr; i++)
+		kill(self->hogs.hog[i].pid, SIGKILL);
+	for (int i = 0; i < self->hogs.nr; i++)
+		EXPECT_TRUE(WAIT_FOR(waitpid(self->hogs.hog[i].pid, NULL, WNOHANG)));
+	self->hogs.nr = 0;
+	EXPECT_TRUE(WAIT_FOR(cg_is(self->side, "cgroup.events", "populated 0\nfrozen 0")));
+}
+
 /* Siblings that are held back share by weight. */
 TEST_F_TIMEOUT(headroom, weights, 300)
 {

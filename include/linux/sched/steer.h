@@ -123,11 +123,13 @@ struct steer_group {
  * struct steer_queue - what each queue of a task group carries
  * @pool: where it waits for runtime for headroom's sake; under the rq lock
  * @waiting: among others of the CPU that do, while @pool is set
+ * @epoch: the pool's period in which it last got enough to run
  */
 struct steer_queue {
 #ifdef CONFIG_CGROUP_STEER
 	struct steer_pool	*pool;
 	struct list_head	waiting;
+	u64			epoch;
 #endif
 };
 
