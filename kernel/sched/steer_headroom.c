@@ -144,6 +144,8 @@
 /* With a runqueue locked: queues looked at, and queues let go on, at most. */
 #define STEER_LOOK_MOST		64
 #define STEER_RESUME_MOST	8
+/* In one interrupt. While some wait, there is another one in 5 ms. */
+#define STEER_ROUNDS_MOST	8
 
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
@@ -154,10 +156,10 @@ static atomic_t steer_rivals;
 /**
  * struct steer_clock - a CPU's idle clock, as it was read last
  * @read: when
- * @idle: what it showed
+ * @idle: the most that it showed
  *
  * Two readers at a time may mix their values, which differ by as little as the
- * times do.
+ * times do. But it does not go back, for either of them.
  */
 struct steer_clock {
 	atomic64_t read;
@@ -183,13 +185,18 @@ static DEFINE_PER_CPU(struct steer_waiting, steer_waiting);
 static u64 steer_idle_ns(int cpu, u64 now)
 {
 	struct steer_clock *clock = per_cpu_ptr(&steer_clock, cpu);
-	u64 age = now - atomic64_read(&clock->read);
+	s64 age = now - atomic64_read(&clock->read);
+	s64 idle = atomic64_read(&clock->idle), shown;
 
-	if (age > STEER_IDLE_FRESH) {
-		atomic64_set(&clock->idle, steer_idle_clock(cpu));
-		atomic64_set(&clock->read, now);
+	if (age <= (s64)STEER_IDLE_FRESH)
+		return idle;
+	shown = steer_idle_clock(cpu);
+	while (shown > idle) {
+		if (atomic64_try_cmpxchg(&clock->idle, &idle, shown))
+			idle = shown;
 	}
-	return atomic64_read(&clock->idle);
+	atomic64_set(&clock->read, now);
+	return idle;
 }
 
 static u64 steer_weight(struct task_group *tg)
@@ -453,6 +460,7 @@ static void steer_kicked(void *info)
 {
 	struct steer_waiting *waiting = info;
 	struct rq *rq = this_rq();
+	int rounds = STEER_ROUNDS_MOST;
 	struct rq_flags rf;
 	s64 busy = 0;
 	bool more;
@@ -467,7 +475,7 @@ static void steer_kicked(void *info)
 		rcu_read_unlock();
 		rq_clock_stop_loop_update(rq);
 		rq_unlock(rq, &rf);
-	} while (more);
+	} while (more && --rounds);
 }
 
 static void steer_kick(int cpu)
