@@ -245,7 +245,7 @@ int steer_tg_online(struct task_group *tg)
 		return ret;
 	steer_gang_tg_online(tg);
 	WRITE_ONCE(tg->steer.hint, hint);
-	tg->steer.online = true;
+	WRITE_ONCE(tg->steer.online, true);
 	return 0;
 }
 
@@ -263,7 +263,7 @@ void steer_tg_offline(struct task_group *tg)
 	if (steer_request_words(tg->steer.request))
 		steer_users_dec();
 	WRITE_ONCE(tg->steer.request, STEER_INHERIT);
-	tg->steer.online = false;
+	WRITE_ONCE(tg->steer.online, false);
 }
 
 /**

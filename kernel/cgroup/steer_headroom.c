@@ -34,8 +34,9 @@
  * the refresh. It nests inside cgroup_mutex (css_offline is called with that held)
  * and outside of the lock of CPU hotplug. Children are walked under RCU, with a
  * reference across whatever may sleep. The walk meets groups that are being made or
- * removed. A group under construction joins in steer_headroom_online(); one that is
- * removed leaves when a walk meets it, or in steer_headroom_offline() at the latest.
+ * removed. One under construction is passed over, since it may fail yet, and then
+ * goes whatever references there are; it joins in steer_headroom_online(). One that
+ * is removed leaves when a walk meets it, or in steer_headroom_offline() at the latest.
  *
  * Static key
  * ----------
@@ -165,6 +166,12 @@ static bool steer_child_alive(struct cgroup_subsys_state *css)
 	return READ_ONCE(steer_tg(css)->steer.online) && !css_is_dying(css);
 }
 
+/* One that is in a pool has been alive, and is there until it is out of it. */
+static bool steer_child_counts(struct task_group *tg)
+{
+	return READ_ONCE(tg->steer.online) || (tg->steer.headroom && tg->steer.headroom->pool);
+}
+
 /*
  * For each child, with @changed as if it had @request already. One that is not
  * alive is taken for one that nobody can hold back. Stops at the first error.
@@ -183,7 +190,7 @@ static int steer_walk_children(struct steer_arena *arena, steer_child_fn fn,
 		struct task_group *tg = steer_tg(pos);
 		unsigned int its = tg == changed ? request : steer_request(tg);
 
-		if (!css_tryget(pos))
+		if (!steer_child_counts(tg) || !css_tryget(pos))
 			continue;
 		rcu_read_unlock();
 
