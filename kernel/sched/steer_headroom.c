@@ -59,6 +59,10 @@
  * has it until the slice is used up, in whichever period. In the mean it is the
  * same. What is lost on the way, the trim makes good.
  *
+ * Time on other CPUs is neither measured nor held back: where a group's tasks are on
+ * CPUs isolated at boot, or in a partition below it, they run as if they were in no
+ * pool.
+ *
  * Sharing
  * -------
  * A group of weight w may use level * w in a period. With the budget B, the level
@@ -204,6 +208,15 @@ static u64 steer_weight(struct task_group *tg)
 	return max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
 }
 
+/* Where a queue draws runtime; stable under its rq lock or its cfs_b->lock. */
+static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
+{
+	struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+	struct steer_pool *pool = hr ? READ_ONCE(hr->pool) : NULL;
+
+	return pool && cpumask_test_cpu(cpu, pool->cpus) ? pool : NULL;
+}
+
 /* ------------------------------------------------------- drawing runtime */
 
 /* The first draw of a group in a period; REQUIRES: pool->lock. */
@@ -281,13 +294,12 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 {
-	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
-	struct steer_pool *pool;
+	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
+	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
 	u64 grant;
 
 	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
 
-	pool = hr ? hr->pool : NULL;
 	if (!pool)
 		return want;
 
@@ -302,12 +314,11 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
 {
-	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
-	struct steer_pool *pool;
+	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
+	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
 
 	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
 
-	pool = hr ? hr->pool : NULL;
 	if (!pool)
 		return;
 
@@ -317,17 +328,20 @@ void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
 	raw_spin_unlock(&pool->lock);
 }
 
-bool __steer_headroom_held(struct task_group *tg)
+bool __steer_headroom_held(struct task_group *tg, int cpu)
 {
-	struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+	lockdep_assert_rq_held(cpu_rq(cpu));
 
-	return hr && READ_ONCE(hr->pool);
+	return steer_queue_pool(tg, cpu);
 }
 
-bool __steer_headroom_constrained(struct task_group *tg)
+/* Asked by a CPU about itself, with interrupts off: no pool goes meanwhile. */
+bool __steer_headroom_constrained(struct cfs_rq *cfs_rq)
 {
-	for (; tg; tg = tg->parent) {
-		if (__steer_headroom_held(tg))
+	int cpu = cpu_of(rq_of(cfs_rq));
+
+	for (struct task_group *tg = cfs_rq->tg; tg; tg = tg->parent) {
+		if (steer_queue_pool(tg, cpu))
 			return true;
 	}
 	return false;
@@ -342,14 +356,12 @@ bool __steer_headroom_constrained(struct task_group *tg)
 void __steer_headroom_wait(struct cfs_rq *cfs_rq)
 {
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
-	struct steer_headroom *hr = READ_ONCE(cfs_rq->tg->steer.headroom);
 	int cpu = cpu_of(rq_of(cfs_rq));
-	struct steer_pool *pool;
+	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu);
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 	lockdep_assert_held(&cfs_b->lock);
 
-	pool = hr ? hr->pool : NULL;
 	if (!pool || (cfs_b->quota != RUNTIME_INF && !cfs_b->runtime))
 		return;
 
@@ -806,7 +818,7 @@ void steer_pool_join(struct task_group *tg, struct steer_pool *pool)
 		bool enabled;
 
 		guard(rq_lock_irq)(rq_of(cfs_rq));
-		enabled = pool || READ_ONCE(cfs_b->quota) != RUNTIME_INF;
+		enabled = steer_queue_pool(tg, cpu) || READ_ONCE(cfs_b->quota) != RUNTIME_INF;
 		if (enabled && !cfs_rq->runtime_enabled)
 			cfs_rq->runtime_remaining = 0;
 		cfs_rq->runtime_enabled = enabled;

@@ -154,35 +154,36 @@ void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg);
 void steer_headroom_debug_show(struct seq_file *sf);
 int steer_headroom_init(void);
 
-bool __steer_headroom_held(struct task_group *tg);
-bool __steer_headroom_constrained(struct task_group *tg);
+bool __steer_headroom_held(struct task_group *tg, int cpu);
+bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
 void __steer_headroom_wait(struct cfs_rq *cfs_rq);
 void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq);
 
 /**
- * steer_headroom_held - does a group draw from a pool?
+ * steer_headroom_held - does a group draw from a pool on this CPU?
  * @tg: the group
+ * @cpu: whose rq lock is held
  *
  * Return: true if its bandwidth has to be accounted, whatever its cpu.max.
  */
-static __always_inline bool steer_headroom_held(struct task_group *tg)
+static __always_inline bool steer_headroom_held(struct task_group *tg, int cpu)
 {
 	return static_branch_unlikely(&steer_headroom_key.key) &&
-	       __steer_headroom_held(tg);
+	       __steer_headroom_held(tg, cpu);
 }
 
 /**
- * steer_headroom_constrained - can a group be throttled for headroom?
- * @tg: the group
+ * steer_headroom_constrained - can a queue be throttled for headroom?
+ * @cfs_rq: the queue; its rq lock is held, or this is its CPU with interrupts off
  *
- * Return: true if it or an ancestor draws from a pool.
+ * Return: true if its group or an ancestor draws from a pool on its CPU.
  */
-static __always_inline bool steer_headroom_constrained(struct task_group *tg)
+static __always_inline bool steer_headroom_constrained(struct cfs_rq *cfs_rq)
 {
 	return static_branch_unlikely(&steer_headroom_key.key) &&
-	       __steer_headroom_constrained(tg);
+	       __steer_headroom_constrained(cfs_rq);
 }
 
 /**
@@ -251,8 +252,8 @@ static inline void steer_headroom_free(struct task_group *tg) { }
 static inline void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg) { }
 static inline void steer_headroom_debug_show(struct seq_file *sf) { }
 static inline int steer_headroom_init(void) { return 0; }
-static inline bool steer_headroom_held(struct task_group *tg) { return false; }
-static inline bool steer_headroom_constrained(struct task_group *tg) { return false; }
+static inline bool steer_headroom_held(struct task_group *tg, int cpu) { return false; }
+static inline bool steer_headroom_constrained(struct cfs_rq *cfs_rq) { return false; }
 static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
 static inline void steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount) { }
 static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }

@@ -705,6 +705,53 @@ TEST_F_TIMEOUT(headroom, cpusets, 300)
 	trace_stop(&trace);
 }
 
+/*
+ *	side		held back on all other CPUs
+ *	  part		a partition: on its CPU nothing is measured, nor held back
+ *	  work
+ */
+TEST_F_TIMEOUT(headroom, partition, 300)
+{
+	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	struct trace trace = { };
+	char list[16], want[32], *part, *work;
+	cpu_set_t mine, others;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	mine = cpuset_one(cpu);
+	others = cpuset_minus(self->t.cpus, mine);
+	cpulist_format(&mine, list, sizeof(list));
+	ASSERT_EQ(0, cg_enable(self->side, "+cpu +cpuset"));
+	part = cg_new(self->side, "part");
+	work = cg_new(self->side, "work");
+	ASSERT_TRUE(part && work);
+	if (cg_write(self->top, "cpuset.cpus.exclusive", list) ||
+	    cg_write(self->side, "cpuset.cpus.exclusive", list) ||
+	    cg_write(part, "cpuset.cpus.exclusive", list) ||
+	    cg_write(part, "cpuset.cpus.partition", "root") ||
+	    !cg_is(part, "cpuset.cpus.partition", "root"))
+		SKIP(return, "this kernel has no remote partitions");
+
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "90"));
+	EXPECT_DEMAND(self->side, "90.00");
+	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
+	trace_stop(&trace);
+
+	ASSERT_EQ(0, hogs_start(&self->more, part, &mine, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	EXPECT_TRUE(WAIT_FOR(usage(part) > 1000000));
+	EXPECT_EQ(0, capped(self->side));
+	ASSERT_EQ(0, hogs_start(&self->hogs, work, &others, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	EXPECT_TRUE(is_held(self->side, 3));
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_TRUE(all_run(&self->more));
+}
+
 /* Many groups: each is bound, none is forgotten. */
 TEST_F_TIMEOUT(headroom, many, 400)
 {
