@@ -21,7 +21,13 @@
  * What they are, and how they are enforced, is told in kernel/sched/steer_headroom.c.
  * Here they are made and taken down: an arena with the first request among the
  * children of a group, a pool for each set of children that have the same request
- * and may use the same CPUs, unless their request is the largest.
+ * and may use the same CPUs, unless their request is the largest. An arena has no
+ * more than STEER_POOLS_MOST of them, since each has a timer, and a tenant may make
+ * as many groups as it likes. Children that would need one more share the pool of
+ * the next smaller request on the same CPUs, which leaves more idle than they have
+ * to, never less. Where there is none, they share the last one, which is for those
+ * without a request, on the CPUs of the parent. A child that has tasks is among
+ * those that demand something of such a pool.
  *
  * Whether a group has tasks, the timers find out themselves, each period. What
  * they cannot find out is the effective cpuset; nobody tells when it changes. So
@@ -59,6 +65,9 @@
 #define STEER_REFRESH		(HZ / 2)
 #define STEER_REFRESH_CROWDED	(HZ / 10)
 
+/* In an arena, the last one included, which all share that find no other */
+#define STEER_POOLS_MOST	32
+
 static DEFINE_MUTEX(steer_headroom_mutex);
 
 /* All arenas; under steer_headroom_mutex, as is the mask for passing use. */
@@ -86,7 +95,7 @@ static struct steer_headroom *steer_headroom_get(struct task_group *tg)
 
 	if (hr)
 		return hr;
-	hr = kzalloc(sizeof(*hr), GFP_KERNEL);
+	hr = kzalloc(sizeof(*hr), GFP_KERNEL_ACCOUNT);
 	if (!hr)
 		return NULL;
 	hr->tg = tg;
@@ -98,16 +107,34 @@ static struct steer_headroom *steer_headroom_get(struct task_group *tg)
 
 /* ------------------------------------------------------ arenas and pools */
 
-static struct steer_pool *steer_pool_find(struct steer_arena *arena, unsigned int request,
-					  const struct cpumask *cpus)
+static bool steer_pool_fits(struct steer_pool *pool, unsigned int request,
+			    const struct cpumask *cpus)
 {
-	struct steer_pool *pool;
+	return pool->request == request && cpumask_equal(pool->cpus, cpus);
+}
+
+/* The one of these CPUs with the largest request that is not above @request */
+static struct steer_pool *steer_pool_nearest(struct steer_arena *arena, unsigned int request,
+					     const struct cpumask *cpus)
+{
+	struct steer_pool *pool, *best = NULL;
 
 	list_for_each_entry(pool, &arena->pools, link) {
-		if (pool->request == request && cpumask_equal(pool->cpus, cpus))
-			return pool;
+		if (pool->request > request || (best && best->request >= pool->request))
+			continue;
+		if (cpumask_equal(pool->cpus, cpus))
+			best = pool;
 	}
-	return NULL;
+	return best;
+}
+
+static struct steer_pool *steer_pool_add(struct steer_arena *arena, unsigned int request,
+					 const struct cpumask *cpus)
+{
+	struct steer_pool *pool = steer_pool_create(arena, request, cpus);
+
+	arena->nr_pools += !!pool;
+	return pool ?: ERR_PTR(-ENOMEM);
 }
 
 /*
@@ -117,6 +144,7 @@ static struct steer_pool *steer_pool_find(struct steer_arena *arena, unsigned in
 static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct task_group *tg,
 					   unsigned int request, unsigned int most)
 {
+	struct steer_headroom *hr = tg->steer.headroom;
 	struct steer_pool *pool;
 
 	lockdep_assert_held(&steer_headroom_mutex);
@@ -124,10 +152,18 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 	if (request >= most)
 		return NULL;
 	steer_cgroup_cpus(tg->css.cgroup, &steer_cpus);
-	pool = steer_pool_find(arena, request, &steer_cpus);
-	if (!pool)
-		pool = steer_pool_create(arena, request, &steer_cpus);
-	return pool ?: ERR_PTR(-ENOMEM);
+	if (hr && hr->pool && steer_pool_fits(hr->pool, request, &steer_cpus))
+		return hr->pool;
+	pool = steer_pool_nearest(arena, request, &steer_cpus);
+	if (pool && pool->request == request)
+		return pool;
+	if (arena->nr_pools < STEER_POOLS_MOST - 1)
+		return steer_pool_add(arena, request, &steer_cpus);
+	if (pool)
+		return pool;
+	steer_cgroup_cpus(arena->parent->cgroup, &steer_cpus);
+	return steer_pool_nearest(arena, 0, &steer_cpus) ?:
+	       steer_pool_add(arena, 0, &steer_cpus);
 }
 
 /* All that a child will need. */
@@ -211,14 +247,16 @@ static void steer_pools_trim(struct steer_arena *arena)
 	struct steer_pool *pool, *next;
 
 	list_for_each_entry_safe(pool, next, &arena->pools, link) {
-		if (!pool->nr_groups)
-			steer_pool_destroy(pool);
+		if (pool->nr_groups)
+			continue;
+		arena->nr_pools--;
+		steer_pool_destroy(pool);
 	}
 }
 
 static struct steer_arena *steer_arena_create(struct steer_headroom *parent)
 {
-	struct steer_arena *arena = kzalloc(sizeof(*arena), GFP_KERNEL);
+	struct steer_arena *arena = kzalloc(sizeof(*arena), GFP_KERNEL_ACCOUNT);
 
 	if (!arena)
 		return NULL;
@@ -285,6 +323,7 @@ static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int re
 	struct task_group *tg = steer_tg(css);
 	struct steer_arena *arena;
 	unsigned int most;
+	bool alone;
 	int ret;
 
 	lockdep_assert_held(&steer_headroom_mutex);
@@ -300,12 +339,18 @@ static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int re
 		return -ENOMEM;
 
 	most = steer_arena_most(arena, hr, request);
-	ret = steer_walk_children(arena, steer_child_prepare, tg, request, most);
+	/* While the largest stays what it is, the others stay where they are. */
+	alone = most == arena->most;
+	ret = alone ? steer_child_prepare(arena, tg, request, most) :
+		      steer_walk_children(arena, steer_child_prepare, tg, request, most);
 	if (!ret) {
 		steer_request_move(arena, hr, request);
 		arena->most = most;
 		/* What was prepared is there, unless cpusets just changed. */
-		steer_walk_children(arena, steer_child_commit, NULL, 0, most);
+		if (alone)
+			steer_child_commit(arena, tg, request, most);
+		else
+			steer_walk_children(arena, steer_child_commit, NULL, 0, most);
 	}
 	if (list_empty(&arena->requests))
 		steer_arena_destroy(arena);
@@ -422,10 +467,15 @@ void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg)
  */
 void steer_headroom_debug_show(struct seq_file *sf)
 {
+	struct steer_arena *arena;
+	unsigned int pools = 0;
+
 	guard(mutex)(&steer_headroom_mutex);
 
-	seq_printf(sf, "headroom_arenas %zu\nheadroom_key %d\n",
-		   list_count_nodes(&steer_arenas),
+	list_for_each_entry(arena, &steer_arenas, link)
+		pools += arena->nr_pools;
+	seq_printf(sf, "headroom_arenas %zu\nheadroom_pools %u\nheadroom_key %d\n",
+		   list_count_nodes(&steer_arenas), pools,
 		   static_key_enabled(&steer_headroom_key.key));
 }
 

@@ -741,17 +741,17 @@ static void steer_pool_free_rcu(struct rcu_head *rcu)
 struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
 				     const struct cpumask *cpus)
 {
-	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL);
+	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	u64 now;
 
 	if (!pool)
 		return NULL;
-	pool->nr_waiting = alloc_percpu(unsigned int);
+	pool->nr_waiting = alloc_percpu_gfp(unsigned int, GFP_KERNEL_ACCOUNT);
 	if (!pool->nr_waiting ||
-	    !zalloc_cpumask_var(&pool->cpus, GFP_KERNEL) ||
-	    !zalloc_cpumask_var(&pool->waiting, GFP_KERNEL) ||
-	    !zalloc_cpumask_var(&pool->measured, GFP_KERNEL) ||
-	    !zalloc_cpumask_var(&pool->online, GFP_KERNEL)) {
+	    !zalloc_cpumask_var(&pool->cpus, GFP_KERNEL_ACCOUNT) ||
+	    !zalloc_cpumask_var(&pool->waiting, GFP_KERNEL_ACCOUNT) ||
+	    !zalloc_cpumask_var(&pool->measured, GFP_KERNEL_ACCOUNT) ||
+	    !zalloc_cpumask_var(&pool->online, GFP_KERNEL_ACCOUNT)) {
 		steer_pool_release(pool);
 		return NULL;
 	}

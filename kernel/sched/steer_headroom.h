@@ -59,6 +59,7 @@ struct steer_headroom {
  * @parent: the group
  * @requests: children with a request, the largest first; RCU
  * @pools: see there; under steer_headroom_mutex
+ * @nr_pools: how many they are; likewise
  * @most: the largest request, of an empty group or not
  * @searched: the largest request in force as the last full search found it
  * @crowded: a pool needs @searched, since its own search was too long
@@ -68,6 +69,7 @@ struct steer_arena {
 	struct cgroup_subsys_state	*parent;
 	struct list_head		requests;
 	struct list_head		pools;
+	unsigned int			nr_pools;
 	unsigned int			most;
 	unsigned int			searched;
 	bool				crowded;
@@ -77,7 +79,7 @@ struct steer_arena {
  * struct steer_pool - children of an arena that share one budget
  * @link: in the arena's list
  * @arena: whose
- * @request: headroom that each of them has itself
+ * @request: headroom that each of them has itself, at least
  * @cpus: that each of them may use
  * @nr_groups: how many they are; under steer_headroom_mutex
  * @timer: for the period, and for its parts

@@ -782,4 +782,40 @@ TEST_F_TIMEOUT(headroom, many, 400)
 	EXPECT_DEMAND(self->side, "25.00");
 }
 
+/*
+ * Each group wants a demand of its own. No write fails, there are no more timers
+ * than there may be, and nobody leaves less idle than it has to.
+ */
+TEST_F_TIMEOUT(headroom, requests, 400)
+{
+	char name[16], value[16], *cg[100];
+	size_t i;
+
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "50"));
+	EXPECT_DEMAND(self->side, "50.00");
+	for (i = 0; i < ARRAY_SIZE(cg); i++) {
+		snprintf(name, sizeof(name), "r%zu", i);
+		snprintf(value, sizeof(value), "0.%02zu", i);
+		cg[i] = cg_new(self->top, name);
+		ASSERT_NE(NULL, cg[i]);
+		EXPECT_EQ(0, cg_write(cg[i], HEADROOM, value));
+		EXPECT_TRUE(cg_is(cg[i], HEADROOM, value));
+	}
+	/* One more is kept for those with other CPUs. */
+	EXPECT_EQ(31, file_key(STEER_DEBUG, "headroom_pools"));
+	some_periods();
+	EXPECT_DEMAND(self->side, "50.00");
+	for (i = 0; i < ARRAY_SIZE(cg); i++) {
+		long demand = stat_key(cg[i], "demand");
+
+		EXPECT_LE(5000 - (long)i, demand);
+		EXPECT_GE(5000, demand);
+	}
+	/* Where few are left, each has its own again. */
+	for (i = 0; i < ARRAY_SIZE(cg) - 1; i++)
+		EXPECT_EQ(0, rmdir(cg[i]));
+	EXPECT_DEMAND(cg[i], "49.01");
+}
+
 STEER_MAIN
