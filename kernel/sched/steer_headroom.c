@@ -100,7 +100,8 @@
  * Locks
  * -----
  * rq lock, then cfs_b->lock (the group's), then pool->lock: all raw. A draw holds
- * the last for some ten instructions; the update for one read of each CPU's clock.
+ * the last for some ten instructions, the update for the controller's arithmetic:
+ * it has read the clocks before.
  * A queue on a waiting list is protected by its rq lock, as is the count of those.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
@@ -154,13 +155,11 @@
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
 
-/* Pools that wanted more in their last period. */
-static atomic_t steer_rivals;
-
 /**
  * struct steer_clock - a CPU's idle clock, as it was read last
  * @read: when
  * @idle: the most that it showed
+ * @active: pools that may use this CPU, and are about to take more or less
  *
  * Two readers at a time may mix their values, which differ by as little as the
  * times do. But it does not go back, for either of them.
@@ -168,6 +167,7 @@ static atomic_t steer_rivals;
 struct steer_clock {
 	atomic64_t read;
 	atomic64_t idle;
+	atomic_t active;
 };
 
 static DEFINE_PER_CPU(struct steer_clock, steer_clock);
@@ -536,20 +536,42 @@ unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
 	return 0;
 }
 
-/* Sum of the idle clocks; false if it is of other CPUs than the last one. */
-static bool steer_pool_measure(struct steer_pool *pool, u64 now, u64 *idle_ns)
-{
-	u64 sum = 0;
+/**
+ * struct steer_view - what a pool sees at the end of a period, without its lock
+ * @now: when
+ * @most: the largest request in force
+ * @idle_ns: idle time since the last view
+ * @same: that is of the same CPUs as then
+ * @active: pools that have to share with this one
+ */
+struct steer_view {
+	u64 now;
+	unsigned int most;
+	u64 idle_ns;
 	bool same;
-	int cpu;
+	unsigned int active;
+};
+
+static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view *view)
+{
+	int cpu, active = 0;
+	u64 sum = 0;
+
+	view->now = now;
+	rcu_read_lock();
+	view->most = steer_arena_search(pool->arena, pool->request, STEER_SEARCH_MOST);
+	rcu_read_unlock();
 
 	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
-	for_each_cpu(cpu, pool->online)
+	for_each_cpu(cpu, pool->online) {
 		sum += steer_idle_ns(cpu, now);
-	*idle_ns = sum;
-	same = cpumask_equal(pool->online, pool->measured);
+		active = max(active, atomic_read(&per_cpu(steer_clock, cpu).active));
+	}
+	view->active = steer_headroom_rivals(atomic_read(&pool->arena->active), active);
+	view->idle_ns = sum - pool->idle_ns;
+	pool->idle_ns = sum;
+	view->same = cpumask_equal(pool->online, pool->measured);
 	cpumask_copy(pool->measured, pool->online);
-	return same;
 }
 
 /* What a period would have brought if it had been exactly as long as it should. */
@@ -560,75 +582,78 @@ static u64 steer_per_period(s64 amount, u64 elapsed)
 	return amount <= 0 || !us ? 0 : div64_u64(amount * (STEER_PERIOD / NSEC_PER_USEC), us);
 }
 
-static void steer_pool_want(struct steer_pool *pool, bool wanting)
+/* Tell the others on the same CPUs whether they share with this pool. */
+static void steer_pool_count(struct steer_pool *pool, bool active)
 {
-	if (pool->wanting == wanting)
+	int cpu, delta = active ? 1 : -1;
+
+	if (pool->counted == active)
 		return;
-	pool->wanting = wanting;
-	atomic_add(wanting ? 1 : -1, &steer_rivals);
+	pool->counted = active;
+	atomic_add(delta, &pool->arena->active);
+	for_each_cpu(cpu, pool->cpus)
+		atomic_add(delta, &per_cpu(steer_clock, cpu).active);
 }
 
-/* The end of a period: measure, and decide about the next. */
-static void steer_pool_update(struct steer_pool *pool, u64 now)
+/*
+ * The end of a period: decide about the next. Returns whether the pool will take
+ * more or less in it. One that lacks idle time and is at its floor already can do
+ * neither, whatever is demanded: nobody slows down others by demanding much.
+ */
+static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *view,
+			      struct steer_headroom_update *update)
 {
 	struct steer_shares *shares = &pool->shares;
-	struct steer_headroom_update update = { };
-	u64 elapsed = now - pool->updated;
+	u64 elapsed = view->now - pool->updated;
 	struct steer_measure m;
-	bool same, was_binding;
+	bool was_binding, lacks;
 	s64 floor;
-	unsigned int most;
-	u64 idle_ns;
 
 	lockdep_assert_held(&pool->lock);
 
-	rcu_read_lock();
-	most = steer_arena_search(pool->arena, pool->request, STEER_SEARCH_MOST);
-	rcu_read_unlock();
-
-	same = steer_pool_measure(pool, now, &idle_ns);
-	steer_pool_want(pool, pool->binding && (shares->starved || shares->capped_weight ||
-						!cpumask_empty(pool->waiting)));
+	pool->wanting = pool->binding && (shares->starved || shares->capped_weight ||
+					  !cpumask_empty(pool->waiting));
 
 	m.capacity = STEER_PERIOD * cpumask_weight(pool->measured);
-	m.idle = min_t(u64, steer_per_period(idle_ns - pool->idle_ns, elapsed), m.capacity);
+	m.idle = min_t(u64, steer_per_period(view->idle_ns, elapsed), m.capacity);
 	m.used = steer_per_period(shares->used, elapsed);
-	m.demand = most > pool->request ? most - pool->request : 0;
+	m.demand = view->most > pool->request ? view->most - pool->request : 0;
 	m.wanting = pool->wanting;
-	m.rivals = atomic_read(&steer_rivals);
+	m.rivals = view->active;
+	m.lacking = pool->lacking;
+	lacks = m.idle < steer_headroom_part(m.capacity, m.demand);
+	floor = steer_headroom_floor(m.capacity);
 
-	pool->idle_ns = idle_ns;
-	pool->updated = now;
+	pool->updated = view->now;
 	pool->demand = m.demand;
 	/* Of CPUs that came or went nothing is known yet. The old budget will do. */
-	if (same && pool->epoch) {
+	if (view->same && pool->epoch) {
 		pool->idle = steer_headroom_percent(m.idle, m.capacity);
 		pool->budget = steer_headroom_budget(&m, &pool->trim);
 		pool->level = steer_headroom_level(pool->budget, shares);
+		pool->lacking = lacks ? pool->lacking + 1 : 0;
 	}
 	was_binding = pool->binding;
 	pool->binding = m.demand && pool->idle >= 0 && m.capacity;
 
-	update.cgroup = cgroup_id(pool->arena->parent->cgroup);
-	update.headroom = pool->request;
-	update.cpus = cpumask_weight(pool->measured);
-	update.elapsed = elapsed;
-	update.demand = m.demand;
-	update.idle = pool->idle;
-	update.used = m.used;
-	update.rivals = m.rivals;
-	update.wanting = m.wanting;
-	update.starved = shares->starved;
-	update.active_weight = shares->active_weight;
-	update.capped_weight = shares->capped_weight;
-	update.budget = pool->binding ? pool->budget : U64_MAX;
-	update.level = pool->level;
-	update.trim = pool->trim;
-	trace_steer_headroom_update(&update);
+	update->cgroup = cgroup_id(pool->arena->parent->cgroup);
+	update->headroom = pool->request;
+	update->cpus = cpumask_weight(pool->measured);
+	update->elapsed = elapsed;
+	update->demand = m.demand;
+	update->idle = pool->idle;
+	update->used = m.used;
+	update->rivals = m.rivals;
+	update->wanting = m.wanting;
+	update->starved = shares->starved;
+	update->active_weight = shares->active_weight;
+	update->capped_weight = shares->capped_weight;
+	update->budget = pool->binding ? pool->budget : U64_MAX;
+	update->level = pool->level;
+	update->trim = pool->trim;
 
 	memset(shares, 0, sizeof(*shares));
 	pool->epoch++;
-	floor = steer_headroom_floor(m.capacity);
 	pool->floor = clamp(pool->floor, -floor, 0LL) + floor;
 	/*
 	 * What was given too much is taken off; what was not wanted is gone. What was
@@ -636,6 +661,7 @@ static void steer_pool_update(struct steer_pool *pool, u64 now)
 	 */
 	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
 	pool->given = 0;
+	return pool->wanting && pool->binding && (!lacks || (s64)pool->budget > floor);
 }
 
 /*
@@ -689,13 +715,18 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 {
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
+	bool update = now >= pool->next_update, active = false, paced;
+	struct steer_headroom_update event = { };
 	int slices = STEER_KICK_MOST;
+	struct steer_view view;
 	unsigned long flags;
-	bool paced;
+
+	if (update)
+		steer_pool_look(pool, now, &view);
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	if (now >= pool->next_update) {
-		steer_pool_update(pool, now);
+	if (update) {
+		active = steer_pool_update(pool, &view, &event);
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
 					now + STEER_PERIOD / 2);
 		pool->paced = pool->binding ? pool->wanting :
@@ -709,6 +740,10 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 
 	steer_pool_kick(pool, slices);
+	if (update) {
+		steer_pool_count(pool, active);
+		trace_steer_headroom_update(&event);
+	}
 	hrtimer_forward(timer, ns_to_ktime(now), ns_to_ktime(paced ? STEER_PART : STEER_PERIOD));
 	return HRTIMER_RESTART;
 }
@@ -742,6 +777,8 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 				     const struct cpumask *cpus)
 {
 	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
+	struct steer_headroom_update event = { };
+	struct steer_view view;
 	u64 now;
 
 	if (!pool)
@@ -767,8 +804,9 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	pool->timer.function = steer_pool_timer;
 	/* All periods end at the same time, and so read the same clocks. */
 	now = ktime_get_ns();
+	steer_pool_look(pool, now, &view);
 	scoped_guard(raw_spinlock_irq, &pool->lock)
-		steer_pool_update(pool, now);
+		steer_pool_update(pool, &view, &event);
 	pool->next_update = STEER_PERIOD * (1 + div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD));
 	hrtimer_start(&pool->timer, ns_to_ktime(pool->next_update), HRTIMER_MODE_ABS);
 	return pool;
@@ -785,7 +823,7 @@ void steer_pool_destroy(struct steer_pool *pool)
 	list_del(&pool->link);
 	hrtimer_cancel(&pool->timer);
 	WARN_ON_ONCE(!cpumask_empty(pool->waiting));
-	steer_pool_want(pool, false);
+	steer_pool_count(pool, false);
 	call_rcu(&pool->rcu, steer_pool_free_rcu);
 }
 

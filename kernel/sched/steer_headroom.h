@@ -60,6 +60,7 @@ struct steer_headroom {
  * @requests: children with a request, the largest first; RCU
  * @pools: see there; under steer_headroom_mutex
  * @nr_pools: how many they are; likewise
+ * @active: how many of them are about to take more or less
  * @most: the largest request, of an empty group or not
  * @searched: the largest request in force as the last full search found it
  * @crowded: a pool needs @searched, since its own search was too long
@@ -70,6 +71,7 @@ struct steer_arena {
 	struct list_head		requests;
 	struct list_head		pools;
 	unsigned int			nr_pools;
+	atomic_t			active;
 	unsigned int			most;
 	unsigned int			searched;
 	bool				crowded;
@@ -87,11 +89,16 @@ struct steer_arena {
  * @nr_waiting: how many, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
  * @next_update: end of the period; timer only
+ * @idle_ns: sum of the idle clocks of @measured when it began; timer only
+ * @measured: the CPUs of that sum
+ * @online: as @measured, for the sum to come
+ * @counted: it is among those that others share with; timer only
  * @lock: for what follows; nests inside cfs_b->lock
  * @epoch: number of the period
  * @binding: a demand is in force
  * @paced: the budget is given out in parts
- * @wanting: it is counted among the rivals
+ * @wanting: some group wanted more in the last one
+ * @lacking: for how many periods there has been too little idle
  * @demand: idle share that is asked for, in hundredths of a percent
  * @idle: idle share that was measured, likewise; -1 for none yet
  * @budget: for the period
@@ -102,9 +109,6 @@ struct steer_arena {
  * @floor: runtime that can be given to those that had none
  * @shares: of the period so far
  * @updated: when it began
- * @idle_ns: sum of the idle clocks of @measured then
- * @measured: the CPUs of that sum
- * @online: as @measured, for the sum to come
  * @rcu: to free it
  */
 struct steer_pool {
@@ -118,12 +122,17 @@ struct steer_pool {
 	unsigned int __percpu	*nr_waiting;
 	int			next_cpu;
 	u64			next_update;
+	u64			idle_ns;
+	cpumask_var_t		measured;
+	cpumask_var_t		online;
+	bool			counted;
 
 	raw_spinlock_t		lock;
 	u64			epoch;
 	bool			binding;
 	bool			paced;
 	bool			wanting;
+	unsigned int		lacking;
 	unsigned int		demand;
 	int			idle;
 	u64			budget;
@@ -134,9 +143,6 @@ struct steer_pool {
 	s64			floor;
 	struct steer_shares	shares;
 	u64			updated;
-	u64			idle_ns;
-	cpumask_var_t		measured;
-	cpumask_var_t		online;
 	struct rcu_head		rcu;
 };
 

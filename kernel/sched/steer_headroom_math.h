@@ -32,6 +32,9 @@
 #define STEER_TRIM_ERROR_PART	50
 #define STEER_TRIM_SPEED	8
 
+/* Active pools of other arenas that count */
+#define STEER_STRANGERS_MOST	8U
+
 /**
  * steer_headroom_parse - read a percentage with at most two decimals
  * @buf: what was written, without blanks around it
@@ -116,7 +119,9 @@ static inline u64 steer_headroom_floor(u64 capacity)
  * @used: what the pool's groups were given
  * @demand: idle share that is asked for, in hundredths of a percent
  * @wanting: some group of the pool wanted more than it got
- * @rivals: pools in the system that wanted more, this one included if @wanting
+ * @rivals: pools on the same CPUs that are about to take more or less, see
+ *	steer_headroom_rivals()
+ * @lacking: for how many periods before this one there was too little idle
  */
 struct steer_measure {
 	u64 capacity;
@@ -125,7 +130,27 @@ struct steer_measure {
 	unsigned int demand;
 	bool wanting;
 	unsigned int rivals;
+	unsigned int lacking;
 };
+
+/**
+ * steer_headroom_rivals - with how many pools has one to share?
+ * @near: active pools of its arena
+ * @all: active pools on the same CPUs, of whatever arena
+ *
+ * Strangers count up to a limit: somebody who makes many pools elsewhere can slow
+ * down how fast others take what is left, but not by more than that.
+ *
+ * Return: how many, itself included; 1 at least.
+ */
+static inline unsigned int steer_headroom_rivals(unsigned int near, unsigned int all)
+{
+	unsigned int strangers;
+
+	near = min(near, all);
+	strangers = all - near;
+	return max(near + min(strangers, STEER_STRANGERS_MOST), 1U);
+}
 
 /**
  * steer_headroom_budget - the budget for the next period
@@ -133,10 +158,12 @@ struct steer_measure {
  * @trim: slow correction, carried from call to call; starts at 0
  *
  * In the main it is used + idle - demand: what the groups used, and what they
- * could have used or should not have. A lack of idle time is taken off at once.
- * Of a surplus they get their part of it: all of it where nobody wants it, since
- * it is only leave to grow then; and where @rivals pools want the same CPUs, each
- * takes one part in @rivals + 1, so that together they never take too much.
+ * could have used or should not have. Of a surplus they get their part of it: all
+ * of it where nobody wants it, since it is only leave to grow then; and where
+ * @rivals pools want the same CPUs, each takes one part in @rivals + 1, so that
+ * together they never take too much. A lack of idle time is taken off at once by a
+ * single pool. Several take off two such parts each, which is enough if all do. If
+ * it goes on, since others do not, it is twice as much, and all of it in the end.
  *
  * Since falling is faster than rising, noise would leave more idle than asked
  * for. The trim is the integral of the error, and mends that and whatever else
@@ -151,11 +178,13 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
 	s64 error = (s64)m->idle - (s64)steer_headroom_part(m->capacity, m->demand);
 	s64 most = div_s64(all, STEER_TRIM_PART);
 	s64 seen = div_s64(all, STEER_TRIM_ERROR_PART);
-	u32 sharers = m->rivals + 1;
+	u32 sharers = max(m->rivals, 1U) + 1;
 	s64 budget, step = error;
 
 	if (error > 0 && m->wanting)
 		step = div_s64(error, sharers);
+	else if (m->wanting)
+		step = div_s64(2 * error, max(sharers >> min(m->lacking, 31U), 2U));
 
 	budget = (s64)m->used + step + *trim;
 	if (!m->wanting)

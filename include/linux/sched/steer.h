@@ -140,7 +140,7 @@ struct steer_queue {
  * @demand: idle share that is asked for
  * @idle: idle share that was measured, -1 for none yet
  * @cpus: number of CPUs that they may use
- * @rivals: how many sets of groups wanted more in their last period
+ * @rivals: sets of groups that share what is left on these CPUs
  * @wanting: this one did
  * @starved: the budget came to its end before the caps did
  * @elapsed: length of the period [ns]
