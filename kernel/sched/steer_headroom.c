@@ -71,6 +71,9 @@
  *
  *	level = (B - use of those below their cap) / weight of those at it.
  *
+ * Where there are many groups, the share of each may be too small to be worth a
+ * grant. It is saved up until it is not.
+ *
  * Both sums are made as groups draw runtime and are denied it, so that the update
  * takes the same time for one group and for a thousand.
  *
@@ -222,14 +225,20 @@ static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
 /* The first draw of a group in a period; REQUIRES: pool->lock. */
 static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool)
 {
+	u64 weight = steer_weight(hr->tg);
+
 	if (hr->epoch == pool->epoch)
 		return;
+	hr->carried = !hr->epoch ? 0 :
+		steer_headroom_carry(hr->carried, steer_headroom_cap(pool->level, weight),
+				     hr->used, pool->epoch - hr->epoch,
+				     STEER_GRANT_LEAST);
 	hr->epoch = pool->epoch;
 	hr->used = 0;
 	hr->capped = false;
 	hr->denied = false;
 	hr->periods += pool->binding;
-	pool->shares.active_weight += steer_weight(hr->tg);
+	pool->shares.active_weight += weight;
 }
 
 static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *pool,
@@ -262,7 +271,9 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 
 	lockdep_assert_held(&pool->lock);
 
-	room = steer_headroom_cap(pool->level, weight) - hr->used;
+	room = steer_headroom_cap(pool->level, weight);
+	if (room != S64_MAX)
+		room += hr->carried - hr->used;
 	if (!pool->binding || (room >= least && pool->tokens >= least)) {
 		grant = pool->binding ? min3((s64)want, room, pool->tokens) : want;
 		steer_headroom_give(hr, pool, grant);
@@ -458,7 +469,9 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting, s64 
 		if (grant >= 0) {
 			unthrottle_cfs_rq(cfs_rq);
 			resumed++;
-			*busy += grant;
+			/* Not if it is empty, or an ancestor is throttled. */
+			if (cfs_rq->h_nr_queued && !steer_cfs_throttled(cfs_rq))
+				*busy += grant;
 		} else if (cfs_rq->steer.pool) {
 			list_move_tail(&cfs_rq->steer.waiting, &waiting->queues);
 		}

@@ -32,6 +32,7 @@ struct seq_file;
  *	under steer_headroom_mutex and cfs_b->lock
  * @epoch: the pool's period that the following are about; under cfs_b->lock
  * @used: runtime given
+ * @carried: runtime saved up, see steer_headroom_carry()
  * @capped: it reached its cap
  * @denied: it was denied runtime, for whatever reason
  * @periods: periods in which it ran while a demand was in force
@@ -46,6 +47,7 @@ struct steer_headroom {
 	struct steer_pool	*pool;
 	u64			epoch;
 	s64			used;
+	s64			carried;
 	bool			capped;
 	bool			denied;
 	u64			periods;

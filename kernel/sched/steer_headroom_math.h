@@ -251,4 +251,29 @@ static inline s64 steer_headroom_cap(u64 level, u64 weight)
 	return min_t(u64, mul_u64_u64_shr(level, weight, STEER_LEVEL_SHIFT), S64_MAX);
 }
 
+/**
+ * steer_headroom_carry - what a group saves for later periods
+ * @carried: what it had saved
+ * @cap: of the group, in each of the periods that are over
+ * @used: by it, in those periods
+ * @periods: how many
+ * @least: what a grant is at least
+ *
+ * Where there are many groups, the cap of each may be too small for a grant. It
+ * saves then, until it is enough for one.
+ *
+ * Return: what it has saved, between 0 and @least; 0 where there is no need.
+ */
+static inline s64 steer_headroom_carry(s64 carried, s64 cap, s64 used, u64 periods,
+				       s64 least)
+{
+	if (cap >= least)
+		return 0;
+	if (cap > 0 && periods <= div64_u64(2 * least, cap))
+		carried += cap * periods;
+	else if (cap > 0)
+		carried += 2 * least;
+	return clamp(carried - used, 0LL, least);
+}
+
 #endif /* _KERNEL_SCHED_STEER_HEADROOM_MATH_H */

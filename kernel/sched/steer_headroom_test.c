@@ -274,6 +274,33 @@ static void noise_test(struct kunit *test)
 	KUNIT_EXPECT_LE(test, noise_off(8), 200);
 }
 
+/* Caps that are too small for a grant are saved until they are not. */
+static void carry_test(struct kunit *test)
+{
+	s64 least = MS / 2, carried = 0, used = 0;
+
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(0, least, 0, 1, least), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(MS, S64_MAX, 0, 1, least), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(0, 0, 0, 1000, least), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(0, MS / 10, 0, 2, least), 2 * MS / 10);
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(0, MS / 10, MS, 2, least), 0LL);
+	/* no more than a grant, for however long it was away */
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(0, 1, 0, U64_MAX, least), least);
+	KUNIT_EXPECT_EQ(test, steer_headroom_carry(least, least - 1, 0, U64_MAX, least), least);
+
+	/* A group that wants all it can get: in the mean, its cap */
+	for (int n = 0; n < 1000; n++) {
+		s64 cap = 3 * MS / 10, last = 0;
+
+		if (carried + cap >= least)
+			last = carried + cap;
+		used += last;
+		carried = steer_headroom_carry(carried, cap, last, 1, least);
+	}
+	KUNIT_EXPECT_GE(test, used, 299 * MS);
+	KUNIT_EXPECT_LE(test, used, 300 * MS);
+}
+
 /* With how many a pool shares: all of its arena, some of the others. */
 static void strangers_test(struct kunit *test)
 {
@@ -401,6 +428,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(rivals_test),
 	KUNIT_CASE(noise_test),
 	KUNIT_CASE(strangers_test),
+	KUNIT_CASE(carry_test),
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(level_limits_test),
