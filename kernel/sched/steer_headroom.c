@@ -82,13 +82,14 @@
  * All groups of pools have their bandwidth accounted, as if they had a cpu.max.
  * Their queues ask for runtime in slices, and both cpu.max and the pool have to
  * grant it. The pool grants what its tokens and the group's cap allow. A queue
- * that is denied is throttled as it is for cpu.max, but waits in a list of its CPU
- * for the pool, and the timers of cpu.max pass it over.
+ * that is denied is throttled as it is for cpu.max, but waits for the pool, in a
+ * line on its CPU, and the timers of cpu.max pass it over.
  *
  * When a pool could not satisfy everybody, its budget comes in parts, one each 5
  * ms. With each part as many CPUs with waiting queues are interrupted as there are
  * slices in the part, round robin. Each lets as many of its queues go on as it
- * takes to be busy until the next part. So CPUs are busy or idle for about 5 ms at
+ * takes to be busy until the next part, from the lines of all pools in turn: the
+ * thousands that wait for one do not delay those of another. So CPUs are busy or idle for about 5 ms at
  * a time, and those that are idle at any one time are about the demanded share.
  *
  * Accounting happens at ticks and switches. A queue can use more than it was
@@ -105,7 +106,7 @@
  * rq lock, then cfs_b->lock (the group's), then pool->lock: all raw. A draw holds
  * the last for some ten instructions, the update for the controller's arithmetic:
  * it has read the clocks before.
- * A queue on a waiting list is protected by its rq lock, as is the count of those.
+ * Lines, and the queues in them, are protected by the rq lock.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
  * of CPU hotplug. The list of an arena's requests is read under RCU.
@@ -149,8 +150,9 @@
 /* CPUs that a timer interrupts at most. */
 #define STEER_KICK_MOST		64
 
-/* With a runqueue locked: queues looked at, and queues let go on, at most. */
+/* With a runqueue locked: queues looked at, in a line too, and let go on, at most. */
 #define STEER_LOOK_MOST		64
+#define STEER_LOOK_LINE		16
 #define STEER_RESUME_MOST	8
 /* In one interrupt. While some wait, there is another one in 5 ms. */
 #define STEER_ROUNDS_MOST	8
@@ -176,13 +178,25 @@ struct steer_clock {
 static DEFINE_PER_CPU(struct steer_clock, steer_clock);
 
 /**
- * struct steer_waiting - queues of a CPU that pools hold back
- * @queues: by their steer.waiting; under the rq lock
+ * struct steer_line - queues of a CPU that a pool holds back; under the rq lock
+ * @pool: the pool
+ * @queues: by their steer.waiting, the one that waited longest first
+ * @link: among the lines of the CPU, while there are any
+ */
+struct steer_line {
+	struct steer_pool *pool;
+	struct list_head queues;
+	struct list_head link;
+};
+
+/**
+ * struct steer_waiting - what a CPU holds back
+ * @lines: of pools that hold back queues of it, in turn; under the rq lock
  * @csd: to interrupt the CPU
  * @kicked: @csd is on its way
  */
 struct steer_waiting {
-	struct list_head queues;
+	struct list_head lines;
 	call_single_data_t csd;
 	atomic_t kicked;
 };
@@ -369,6 +383,7 @@ void __steer_headroom_wait(struct cfs_rq *cfs_rq)
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
 	int cpu = cpu_of(rq_of(cfs_rq));
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu);
+	struct steer_line *line;
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 	lockdep_assert_held(&cfs_b->lock);
@@ -377,9 +392,12 @@ void __steer_headroom_wait(struct cfs_rq *cfs_rq)
 		return;
 
 	cfs_rq->steer.pool = pool;
-	list_add_tail(&cfs_rq->steer.waiting, &per_cpu(steer_waiting, cpu).queues);
-	if (!(*per_cpu_ptr(pool->nr_waiting, cpu))++)
+	line = per_cpu_ptr(pool->lines, cpu);
+	if (list_empty(&line->queues)) {
+		list_add_tail(&line->link, &per_cpu(steer_waiting, cpu).lines);
 		cpumask_set_cpu(cpu, pool->waiting);
+	}
+	list_add_tail(&cfs_rq->steer.waiting, &line->queues);
 }
 
 /*
@@ -390,6 +408,7 @@ void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
 {
 	struct steer_pool *pool = cfs_rq->steer.pool;
 	struct rq *rq = rq_of(cfs_rq);
+	struct steer_line *line;
 
 	lockdep_assert_rq_held(rq);
 
@@ -402,8 +421,11 @@ void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
 	}
 	cfs_rq->steer.pool = NULL;
 	list_del(&cfs_rq->steer.waiting);
-	if (!--(*per_cpu_ptr(pool->nr_waiting, cpu_of(rq))))
+	line = per_cpu_ptr(pool->lines, cpu_of(rq));
+	if (list_empty(&line->queues)) {
+		list_del(&line->link);
 		cpumask_clear_cpu(cpu_of(rq), pool->waiting);
+	}
 }
 
 /* It waits for its quota now, and for the timer of that. */
@@ -444,40 +466,79 @@ static s64 steer_resume(struct cfs_rq *cfs_rq)
 	return cfs_rq->runtime_remaining > 0 ? (s64)grant : -1;
 }
 
-/*
- * Let queues of this CPU go on, those that have waited longest first, until it
- * has something to do for as long as a part is. Returns false when it is done.
- */
-static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting, s64 *busy)
+/* Nothing is left for anybody, until the next part. Only a guess without the lock. */
+static bool steer_pool_empty(struct steer_pool *pool)
 {
-	int look = STEER_LOOK_MOST, resumed = 0;
-	struct cfs_rq *cfs_rq, *next;
-	LIST_HEAD(queues);
+	return READ_ONCE(pool->binding) && READ_ONCE(pool->floor) <= 0 &&
+	       READ_ONCE(pool->tokens) < (s64)STEER_GRANT_LEAST;
+}
 
-	lockdep_assert_rq_held(rq);
+/**
+ * struct steer_visit - how far one visit of a CPU's queues has come
+ * @busy: runtime that the CPU can now spend
+ * @look: at how many queues it may still look
+ * @resumed: how many it let go on
+ */
+struct steer_visit {
+	s64 busy;
+	int look;
+	int resumed;
+};
 
-	list_splice_init(&waiting->queues, &queues);
-	list_for_each_entry_safe(cfs_rq, next, &queues, steer.waiting) {
-		bool binding = READ_ONCE(cfs_rq->steer.pool->binding);
-		s64 grant;
+/*
+ * Let queues of a line go on, those that have waited longest first, until the CPU
+ * has something to do for as long as a part is. Whoever is denied goes to the end,
+ * unless everybody would be.
+ */
+static void steer_resume_line(struct steer_line *line, struct steer_visit *visit)
+{
+	int look = min(visit->look, STEER_LOOK_LINE);
+	struct steer_pool *pool = line->pool;
+	struct cfs_rq *cfs_rq, *last;
+	s64 grant;
 
-		if (resumed >= STEER_RESUME_MOST || !look--)
-			break;
-		if (binding && *busy >= (s64)STEER_PART)
-			break;
+	/* What joins the line meanwhile has just been denied. */
+	last = list_last_entry(&line->queues, struct cfs_rq, steer.waiting);
+	do {
+		if (READ_ONCE(pool->binding) && visit->busy >= (s64)STEER_PART)
+			return;
+		visit->look--;
+		cfs_rq = list_first_entry(&line->queues, struct cfs_rq, steer.waiting);
 		grant = steer_resume(cfs_rq);
 		if (grant >= 0) {
 			unthrottle_cfs_rq(cfs_rq);
-			resumed++;
+			visit->resumed++;
 			/* Not if it is empty, or an ancestor is throttled. */
 			if (cfs_rq->h_nr_queued && !steer_cfs_throttled(cfs_rq))
-				*busy += grant;
+				visit->busy += grant;
+		} else if (steer_pool_empty(pool)) {
+			return;
 		} else if (cfs_rq->steer.pool) {
-			list_move_tail(&cfs_rq->steer.waiting, &waiting->queues);
+			list_move_tail(&cfs_rq->steer.waiting, &line->queues);
 		}
+	} while (cfs_rq != last && --look > 0 && visit->resumed < STEER_RESUME_MOST);
+}
+
+/* One line after the other. Returns whether there is more to be done at once. */
+static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting,
+			      struct steer_visit *visit)
+{
+	struct steer_line *line;
+	LIST_HEAD(lines);
+
+	lockdep_assert_rq_held(rq);
+
+	visit->look = STEER_LOOK_MOST;
+	visit->resumed = 0;
+	list_splice_init(&waiting->lines, &lines);
+	while (!list_empty(&lines) && visit->look > 0 &&
+	       visit->resumed < STEER_RESUME_MOST) {
+		line = list_first_entry(&lines, struct steer_line, link);
+		list_move_tail(&line->link, &waiting->lines);
+		steer_resume_line(line, visit);
 	}
-	list_splice(&queues, &waiting->queues);
-	return resumed >= STEER_RESUME_MOST && !list_empty(&waiting->queues);
+	list_splice(&lines, &waiting->lines);
+	return visit->resumed >= STEER_RESUME_MOST && !list_empty(&waiting->lines);
 }
 
 /* An interrupt that a pool's timer sent. */
@@ -486,8 +547,8 @@ static void steer_kicked(void *info)
 	struct steer_waiting *waiting = info;
 	struct rq *rq = this_rq();
 	int rounds = STEER_ROUNDS_MOST;
+	struct steer_visit visit = { };
 	struct rq_flags rf;
-	s64 busy = 0;
 	bool more;
 
 	atomic_set(&waiting->kicked, 0);
@@ -496,7 +557,7 @@ static void steer_kicked(void *info)
 		update_rq_clock(rq);
 		rq_clock_start_loop_update(rq);
 		rcu_read_lock();
-		more = steer_resume_some(rq, waiting, &busy);
+		more = steer_resume_some(rq, waiting, &visit);
 		rcu_read_unlock();
 		rq_clock_stop_loop_update(rq);
 		rq_unlock(rq, &rf);
@@ -769,7 +830,7 @@ static void steer_pool_release(struct steer_pool *pool)
 	free_cpumask_var(pool->waiting);
 	free_cpumask_var(pool->measured);
 	free_cpumask_var(pool->online);
-	free_percpu(pool->nr_waiting);
+	free_percpu(pool->lines);
 	kfree(pool);
 }
 
@@ -792,18 +853,25 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	struct steer_headroom_update event = { };
 	struct steer_view view;
+	int cpu;
 	u64 now;
 
 	if (!pool)
 		return NULL;
-	pool->nr_waiting = alloc_percpu_gfp(unsigned int, GFP_KERNEL_ACCOUNT);
-	if (!pool->nr_waiting ||
+	pool->lines = alloc_percpu_gfp(struct steer_line, GFP_KERNEL_ACCOUNT);
+	if (!pool->lines ||
 	    !zalloc_cpumask_var(&pool->cpus, GFP_KERNEL_ACCOUNT) ||
 	    !zalloc_cpumask_var(&pool->waiting, GFP_KERNEL_ACCOUNT) ||
 	    !zalloc_cpumask_var(&pool->measured, GFP_KERNEL_ACCOUNT) ||
 	    !zalloc_cpumask_var(&pool->online, GFP_KERNEL_ACCOUNT)) {
 		steer_pool_release(pool);
 		return NULL;
+	}
+	for_each_possible_cpu(cpu) {
+		struct steer_line *line = per_cpu_ptr(pool->lines, cpu);
+
+		line->pool = pool;
+		INIT_LIST_HEAD(&line->queues);
 	}
 	pool->arena = arena;
 	pool->request = request;
@@ -873,6 +941,9 @@ void steer_pool_join(struct task_group *tg, struct steer_pool *pool)
 		if (enabled && !cfs_rq->runtime_enabled)
 			cfs_rq->runtime_remaining = 0;
 		cfs_rq->runtime_enabled = enabled;
+		/* It may run without a tick; the next switch sees to it itself. */
+		if (enabled && cfs_rq->h_nr_queued && tick_nohz_full_cpu(cpu))
+			tick_nohz_dep_set_cpu(cpu, TICK_DEP_BIT_SCHED);
 		if (cfs_rq->steer.pool)
 			unthrottle_cfs_rq(cfs_rq);
 	}
@@ -892,7 +963,7 @@ static int __init steer_waiting_init(void)
 	for_each_possible_cpu(cpu) {
 		struct steer_waiting *waiting = per_cpu_ptr(&steer_waiting, cpu);
 
-		INIT_LIST_HEAD(&waiting->queues);
+		INIT_LIST_HEAD(&waiting->lines);
 		INIT_CSD(&waiting->csd, steer_kicked, waiting);
 	}
 	return 0;

@@ -88,7 +88,7 @@ struct steer_arena {
  * @nr_groups: how many they are; under steer_headroom_mutex
  * @timer: for the period, and for its parts
  * @waiting: CPUs with queues that this pool holds back
- * @nr_waiting: how many, on each CPU; under its rq lock
+ * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
  * @next_update: end of the period; timer only
  * @idle_ns: sum of the idle clocks of @measured when it began; timer only
@@ -121,7 +121,7 @@ struct steer_pool {
 	unsigned int		nr_groups;
 	struct hrtimer		timer;
 	cpumask_var_t		waiting;
-	unsigned int __percpu	*nr_waiting;
+	struct steer_line __percpu *lines;
 	int			next_cpu;
 	u64			next_update;
 	u64			idle_ns;
