@@ -555,13 +555,15 @@ static u64 steer_group_budget(struct task_group *tg)
 	struct steer_headroom *hr = tg->steer.headroom;
 	u64 weight = max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
 	struct steer_pool *pool = hr ? hr->pool : NULL;
+	u64 budget = U64_MAX;
 
 	if (!pool)
-		return U64_MAX;
-	guard(raw_spinlock_irq)(&pool->lock);
-	if (!pool->binding)
-		return U64_MAX;
-	return min_t(u64, pool->budget, steer_headroom_cap(pool->level, weight));
+		return budget;
+	raw_spin_lock_irq(&pool->lock);
+	if (pool->binding)
+		budget = min_t(u64, pool->budget, steer_headroom_cap(pool->level, weight));
+	raw_spin_unlock_irq(&pool->lock);
+	return budget;
 }
 
 static int steer_headroom_stat(struct seq_file *sf, void *v)

@@ -89,8 +89,9 @@
  * ms. With each part as many CPUs with waiting queues are interrupted as there are
  * slices in the part, round robin. Each lets as many of its queues go on as it
  * takes to be busy until the next part, from the lines of all pools in turn: the
- * thousands that wait for one do not delay those of another. So CPUs are busy or idle for about 5 ms at
- * a time, and those that are idle at any one time are about the demanded share.
+ * thousands that wait for one do not delay those of another. So CPUs are busy or
+ * idle for about 5 ms at a time, and those that are idle at any one time are about
+ * the demanded share.
  *
  * Accounting happens at ticks and switches. A queue can use more than it was
  * given, and pays it back from the next grants. What it owes can be a multiple of
@@ -439,15 +440,13 @@ static void steer_wait_for_quota(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cf
 	start_cfs_bandwidth(cfs_b);
 }
 
-/* Ask for a slice for a queue that waits. Returns what it got, or -1 if nothing. */
-static s64 steer_resume(struct cfs_rq *cfs_rq)
+/* As below; REQUIRES: cfs_b->lock */
+static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b)
 {
-	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
 	u64 want = (cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
 	u64 grant;
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
-	guard(raw_spinlock)(&cfs_b->lock);
 
 	if (cfs_b->quota != RUNTIME_INF) {
 		if (!cfs_b->runtime) {
@@ -464,6 +463,18 @@ static s64 steer_resume(struct cfs_rq *cfs_rq)
 	}
 	cfs_rq->runtime_remaining += grant;
 	return cfs_rq->runtime_remaining > 0 ? (s64)grant : -1;
+}
+
+/* Ask for a slice for a queue that waits. Returns what it got, or -1 if nothing. */
+static s64 steer_resume(struct cfs_rq *cfs_rq)
+{
+	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
+	s64 got;
+
+	raw_spin_lock(&cfs_b->lock);
+	got = steer_resume_locked(cfs_rq, cfs_b);
+	raw_spin_unlock(&cfs_b->lock);
+	return got;
 }
 
 /* Nothing is left for anybody, until the next part. Only a guess without the lock. */

@@ -269,10 +269,8 @@ static inline s64 steer_headroom_carry(s64 carried, s64 cap, s64 used, u64 perio
 {
 	if (cap >= least)
 		return 0;
-	if (cap > 0 && periods <= div64_u64(2 * least, cap))
-		carried += cap * periods;
-	else if (cap > 0)
-		carried += 2 * least;
+	/* Nanoseconds: after so many periods it has saved enough, however little it is. */
+	carried += max(cap, 0LL) * min_t(u64, periods, 2 * least);
 	return clamp(carried - used, 0LL, least);
 }
 
