@@ -50,7 +50,7 @@ install: setup-cgctl ## install cgctl with units, manual pages and completions (
 	@$(PYTHON) scripts/cgctl.py install
 
 systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name)
-	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only $(ONLY))
+	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only '$(ONLY)')
 
 cgctl-deb: setup-cgctl ## a Debian package of cgctl
 	@$(PYTHON) scripts/cgctl_deb.py
