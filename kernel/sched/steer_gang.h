@@ -25,8 +25,17 @@ enum steer_gang_counter {
 	STEER_GANG_NR_COUNTERS
 };
 
-struct steer_gang_stats {
-	u64 count[STEER_GANG_NR_COUNTERS];
+/**
+ * struct steer_gang_pcpu - what a gang has for each CPU
+ * @count: its counters
+ * @quiet_until: it is not worth a slot before that in the scope whose slots belong
+ *		to this CPU [ns]
+ * @backoff: for how many slots it was left alone there last time
+ */
+struct steer_gang_pcpu {
+	u64		count[STEER_GANG_NR_COUNTERS];
+	u64		quiet_until;
+	unsigned int	backoff;
 };
 
 /**
@@ -35,10 +44,8 @@ struct steer_gang_stats {
  * @id: its cgroup id, for traces
  * @active: does it run slots? Cleared before the group goes away.
  * @scope: in which CPUs (enum steer_scope)
- * @quiet_until: it is not worth a slot before that [ns]
- * @backoff: for how many slots it was left alone last time
  * @led: when its last slot began [jiffies]
- * @stats: counters
+ * @pcpu: counters, and where it is left alone
  * @rcu: to free it
  */
 struct steer_gang {
@@ -46,10 +53,8 @@ struct steer_gang {
 	u64				id;
 	bool				active;
 	u8				scope;
-	u64				quiet_until;
-	unsigned int			backoff;
 	unsigned long			led;
-	struct steer_gang_stats __percpu *stats;
+	struct steer_gang_pcpu __percpu	*pcpu;
 	struct rcu_head			rcu;
 };
 
