@@ -140,6 +140,7 @@ void steer_gang_tg_online(struct task_group *tg)
 	if (!tg->css.parent)
 		return;
 	tg->steer.gang.scope = STEER_SCOPE_LLC;
+	/* As in steer_gang_resolve(). */
 	smp_store_release(&tg->steer.gang.effective,
 			  steer_gang_group(tg->css.parent)->effective);
 }

@@ -49,10 +49,10 @@
  * Who has a say
  * -------------
  * A CPU where members alone are runnable made no choice, and neither leads nor
- * begins the others' slot; a gang that has to compete on one CPU only has no slots. A kernel thread, or a task that uses less than 3 % of a
- * CPU, is picked, and runs, but begins no slot: it will be gone in a moment. The
- * others' slot follows on one of a gang only. A CPU on which only gangs compete
- * does not wait for it to end.
+ * begins the others' slot; a gang that has to compete on one CPU only has no slots.
+ * A kernel thread, or a task that uses less than 3 % of a CPU, is picked, and runs,
+ * but begins no slot: it will be gone in a moment. The others' slot follows on one
+ * of a gang only. A CPU on which only gangs compete does not wait for it to end.
  *
  * A CPU's debt starts at what another CPU's choice makes it. Ticks are aligned and
  * slots common, so what is picked differs between CPUs only by what disturbed
@@ -737,11 +737,10 @@ static void steer_gang_join(struct steer_gang_cpu *me, struct task_struct *p, u6
 	struct steer_gang_slot *slot = me->slot;
 
 	me->joined_counts = steer_gang_others(me->favour, cpu_rq(me->cpu)) > 0;
-	if (me->joined_counts) {
-		guard(raw_spinlock)(&slot->lock);
-		if (slot->seq == me->seq && slot->gang)
-			steer_gang_corun_join(&slot->corun, now);
-	}
+	raw_spin_lock(&slot->lock);
+	if (slot->seq == me->seq && slot->gang && me->joined_counts)
+		steer_gang_corun_join(&slot->corun, now);
+	raw_spin_unlock(&slot->lock);
 
 	me->joined_slot = slot;
 	me->joined_seq = me->seq;
@@ -1174,8 +1173,9 @@ static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
 	return false;
 }
 
-bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
+bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
+	struct task_struct *p = container_of(se, struct task_struct, se);
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
 	struct steer_gang *gang = steer_gang_of(p);
 	enum steer_gang_bid bid = STEER_GANG_NOT;
@@ -1420,6 +1420,7 @@ void steer_gang_stop(struct steer_gang *gang)
 {
 	u64 now = ktime_get_ns();
 	int cpu, scope = gang->scope;
+	unsigned long flags;
 
 	WRITE_ONCE(gang->active, false);
 	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] - 1);
@@ -1428,7 +1429,7 @@ void steer_gang_stop(struct steer_gang *gang)
 		struct steer_gang_slot *slot = &per_cpu(steer_gang_slots, cpu)[scope];
 
 		/* Under the lock, so that nobody is about to begin one. */
-		guard(raw_spinlock_irqsave)(&slot->lock);
+		raw_spin_lock_irqsave(&slot->lock, flags);
 		if (slot->gang == gang) {
 			steer_gang_close(slot, now, slot->end);
 			WRITE_ONCE(slot->end, 0);
@@ -1436,6 +1437,7 @@ void steer_gang_stop(struct steer_gang *gang)
 		}
 		if (slot->last == gang)
 			WRITE_ONCE(slot->last, NULL);
+		raw_spin_unlock_irqrestore(&slot->lock, flags);
 	}
 }
 

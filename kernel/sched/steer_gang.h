@@ -82,7 +82,7 @@ void steer_gang_stat_show(struct seq_file *sf, struct task_group *tg);
 struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq);
 struct sched_entity *__steer_gang_instead(struct rq *rq, struct cfs_rq *cfs_rq,
 					  struct sched_entity *se);
-bool __steer_gang_repick(struct rq *rq, struct task_struct *p);
+bool __steer_gang_repick(struct rq *rq, struct sched_entity *se);
 bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p);
 void __steer_gang_switch(struct rq *rq, struct task_struct *next);
 int __steer_gang_wake_cpu(struct task_struct *p, int prev_cpu, int target);
@@ -131,13 +131,13 @@ static __always_inline struct sched_entity *steer_gang_instead(struct rq *rq,
 /**
  * steer_gang_repick - a task was picked: is this the beginning of a slot?
  * @rq: the runqueue
- * @p: the task
+ * @se: its entity
  *
  * Return: true if another CPU began one meanwhile, so that the pick is outdated.
  */
-static __always_inline bool steer_gang_repick(struct rq *rq, struct task_struct *p)
+static __always_inline bool steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
-	return static_branch_unlikely(&steer_gang_key.key) && __steer_gang_repick(rq, p);
+	return static_branch_unlikely(&steer_gang_key.key) && __steer_gang_repick(rq, se);
 }
 
 /**
@@ -194,7 +194,7 @@ static inline struct sched_entity *steer_gang_entity(struct rq *rq,
 						     struct cfs_rq *cfs_rq) { return NULL; }
 static inline struct sched_entity *steer_gang_instead(struct rq *rq, struct cfs_rq *cfs_rq,
 						      struct sched_entity *se) { return se; }
-static inline bool steer_gang_repick(struct rq *rq, struct task_struct *p) { return false; }
+static inline bool steer_gang_repick(struct rq *rq, struct sched_entity *se) { return false; }
 static inline bool steer_gang_wakeup(struct rq *rq, struct task_struct *p) { return false; }
 static inline void steer_gang_switch(struct rq *rq, struct task_struct *next) { }
 
