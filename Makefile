@@ -2,7 +2,7 @@
 # The front door. Every target sets up what it needs; run as root where packages are missing.
 KVER ?= 6.12
 ARCH ?= $(shell uname -m | sed s/aarch64/arm64/)
-export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX
+export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX FLAVOUR
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 PYTHON := PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 # The command goes to the lab as it was written; a $ in it is none of make's.
@@ -50,7 +50,7 @@ install: setup-cgctl ## install cgctl with units, manual pages and completions (
 	@$(PYTHON) scripts/cgctl.py install
 
 systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name)
-	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only $(ONLY))
+	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only '$(ONLY)')
 
 cgctl-deb: setup-cgctl ## a Debian package of cgctl
 	@$(PYTHON) scripts/cgctl_deb.py
@@ -67,7 +67,7 @@ lab-check: setup-lab ## compare what the lab measures with what its costs predic
 bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= CONFIGS= SAMPLES=)
 	@$(PYTHON) $(BENCH)
 
-deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (an hour or more)
+deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (FLAVOUR=cloud: for virtual machines)
 	@$(PYTHON) scripts/deb.py
 
 deb-config: setup-deb ## only the configuration of 'make deb'

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Build installable Debian packages of the tree from Debian's own configuration plus configs/deb.config."""
+"""Build installable Debian packages of the tree from Debian's own configuration plus configs/deb.config.
+
+Debian has several configurations for an architecture. FLAVOUR chooses: "" is the one for all machines, "cloud" the one
+for virtual machines, with a fifth of the modules, and built in as much less time.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import lzma
 import os
 import platform
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import foreign
@@ -17,33 +22,55 @@ import tree
 from common import ROOT, Fail, Target, host_arch, replace_file, run_logged, run_main
 
 
-def debian_config(target: Target) -> tuple[str, str]:
+FLAVOURS = ("", "cloud")
+
+
+def flavour_from_environment(environ: Mapping[str, str]) -> str:
+    flavour = environ.get("FLAVOUR", "")
+    if flavour not in FLAVOURS:
+        raise Fail(f"FLAVOUR={flavour} is not known; leave it empty for all machines, or use: cloud")
+    return flavour
+
+
+def variant(flavour: str) -> str:
+    """The build directory, and what follows the version of the kernel."""
+    return f"deb-{flavour}" if flavour else "deb"
+
+
+def local_version(flavour: str) -> str:
+    return f"-steer-{flavour}" if flavour else "-steer"
+
+
+def debian_config(target: Target, flavour: str = "") -> tuple[str, str]:
     """Debian's configuration for the target, and where it is from."""
     arch = foreign.DEBIAN_ARCH[target.arch]
+    name = f"{flavour}-{arch}" if flavour else arch
     root = Path("/") if target.arch == host_arch() else foreign.unpack(target, f"linux-config-{target.kver}")
-    packaged = root / f"usr/src/linux-config-{target.kver}" / f"config.{arch}_none_{arch}.xz"
+    packaged = root / f"usr/src/linux-config-{target.kver}" / f"config.{arch}_none_{name}.xz"
     if packaged.is_file():
         return lzma.decompress(packaged.read_bytes()).decode(), str(packaged)
     running = Path(f"/boot/config-{platform.release()}")
-    if target.arch == host_arch() and running.is_file():
+    if target.arch == host_arch() and running.is_file() and not flavour:
         return running.read_text(encoding="utf-8"), str(running)
-    raise Fail(f"Debian's kernel configuration is neither in {packaged} nor in {running}; "
-               f"run: scripts/setup deb")
+    places = f"not in {packaged}" if flavour else f"neither in {packaged} nor in {running}"
+    raise Fail(f"Debian's kernel configuration is {places}; run: scripts/setup deb")
 
 
-def configure(target: Target) -> Path:
+def configure(target: Target, flavour: str = "") -> Path:
     """Write the configuration and verify that ours stuck; returns the build directory."""
     tree.prepare(target)
-    config, origin = debian_config(target)
-    fragments = kbuild.read_fragments(["deb"])
+    config, origin = debian_config(target, flavour)
+    fragments = [*kbuild.read_fragments(["deb"]),
+                 ("the flavour", f'CONFIG_LOCALVERSION="{local_version(flavour)}"\n')]
     if not shutil.which("pahole"):
         print("  note: pahole is missing (package dwarves): building without BTF, which BPF tools want")
         fragments.append(("no pahole", "# CONFIG_DEBUG_INFO_BTF is not set\n"))
-    out = target.out("deb")
+    out = target.out(variant(flavour))
     out.mkdir(parents=True, exist_ok=True)
     replace_file(out / ".config", (config + "".join(text for _, text in fragments)).encode())
-    log = kbuild.log_path(target, "deb")
-    run_logged([*kbuild.make_command(target, "deb"), "olddefconfig"], log, f"configuring {target.arch} deb",
+    log = kbuild.log_path(target, variant(flavour))
+    run_logged([*kbuild.make_command(target, variant(flavour)), "olddefconfig"], log,
+               f"configuring {target.arch} {variant(flavour)}",
                env=kbuild.environment())
     if problems := kbuild.verify_config(fragments, (out / ".config").read_text(encoding="utf-8")):
         raise Fail(f"on top of {origin} these settings did not stick:\n  " + "\n  ".join(problems))
@@ -51,22 +78,30 @@ def configure(target: Target) -> Path:
     return out
 
 
-def build(target: Target) -> list[Path]:
-    out = configure(target)
+def packages_in(directory: Path, flavour: str) -> list[Path]:
+    """Those of a flavour; that of the headers for C programs is the same for all."""
+    patterns = (f"*{local_version(flavour)}_*.deb", f"*{local_version(flavour)}-dbg_*.deb", "linux-libc-dev_*.deb")
+    return sorted(path for pattern in patterns for path in directory.glob(pattern))
+
+
+def build(target: Target, flavour: str = "") -> list[Path]:
+    out = configure(target, flavour)
     packages = out.parent
     free = shutil.disk_usage(packages).free >> 30
-    if free < 40:
-        print(f"  note: {free} GiB are free; a kernel with Debian's configuration wants about 40")
-    for old in packages.glob("*.deb"):
+    wanted = 8 if flavour else 40
+    if free < wanted:
+        print(f"  note: {free} GiB are free; a kernel with this configuration of Debian's wants about {wanted}")
+    for old in packages_in(packages, flavour):
         old.unlink()
     environment = kbuild.environment() | {"KDEB_PKGVERSION": f"{tree.package_version(target.kver)}+steer1"}
-    run_logged([*kbuild.make_command(target, "deb"), "bindeb-pkg"], kbuild.log_path(target, "deb"),
-               f"building {target.arch} packages", env=environment)
-    return sorted(packages.glob("*.deb"))
+    run_logged([*kbuild.make_command(target, variant(flavour)), "bindeb-pkg"],
+               kbuild.log_path(target, variant(flavour)), f"building {target.arch} packages", env=environment)
+    return packages_in(packages, flavour)
 
 
 def configure_main() -> None:
-    configure(Target.from_environment())
+    for flavour in FLAVOURS:
+        configure(Target.from_environment(), flavour)
 
 
 def main() -> None:
@@ -74,10 +109,11 @@ def main() -> None:
     parser.add_argument("--configure-only", action="store_true")
     arguments = parser.parse_args()
     target = Target.from_environment(os.environ)
+    flavour = flavour_from_environment(os.environ)
     if arguments.configure_only:
-        configure(target)
+        configure(target, flavour)
         return
-    for package in build(target):
+    for package in build(target, flavour):
         print(f"  {package.relative_to(ROOT)}")
 
 

@@ -84,13 +84,17 @@ static bool steer_gang_resolve(struct cgroup_subsys_state *css)
 
 	if (before && before == group->own)
 		steer_gang_stop(before);
-	WRITE_ONCE(group->effective, gang);
+	/* What is in it was written before; readers depend on the pointer. */
+	smp_store_release(&group->effective, gang);
 	if (gang && gang == group->own)
 		steer_gang_start(gang, group->scope);
 	return true;
 }
 
-/* After a change at @top. Where a group's gang does not change, nothing below does. */
+/*
+ * After a change at @top. Where a group's gang does not change, nothing below does. To
+ * stop a gang takes a lock for each CPU, and there may be thousands of them.
+ */
 static void steer_gang_publish(struct cgroup_subsys_state *top)
 {
 	struct cgroup_subsys_state *pos;
@@ -99,6 +103,12 @@ static void steer_gang_publish(struct cgroup_subsys_state *top)
 	css_for_each_descendant_pre(pos, top) {
 		if (!steer_gang_resolve(pos))
 			pos = css_rightmost_descendant(pos);
+		if (need_resched() && css_tryget(pos)) {
+			rcu_read_unlock();
+			cond_resched();
+			rcu_read_lock();
+			css_put(pos);
+		}
 	}
 	rcu_read_unlock();
 }
@@ -130,8 +140,9 @@ void steer_gang_tg_online(struct task_group *tg)
 	if (!tg->css.parent)
 		return;
 	tg->steer.gang.scope = STEER_SCOPE_LLC;
-	WRITE_ONCE(tg->steer.gang.effective,
-		   steer_gang_group(tg->css.parent)->effective);
+	/* As in steer_gang_resolve(). */
+	smp_store_release(&tg->steer.gang.effective,
+			  steer_gang_group(tg->css.parent)->effective);
 }
 
 /**
@@ -166,7 +177,7 @@ void steer_gang_tg_free(struct task_group *tg)
  */
 void steer_gang_stat_show(struct seq_file *sf, struct task_group *tg)
 {
-	struct steer_gang_stats sum = { };
+	u64 sum[STEER_GANG_NR_COUNTERS] = { };
 	struct steer_gang *gang;
 	int i, cpu;
 
@@ -177,14 +188,14 @@ void steer_gang_stat_show(struct seq_file *sf, struct task_group *tg)
 
 	for_each_possible_cpu(cpu) {
 		for (i = 0; i < STEER_GANG_NR_COUNTERS; i++)
-			sum.count[i] += READ_ONCE(per_cpu_ptr(gang->stats, cpu)->count[i]);
+			sum[i] += READ_ONCE(per_cpu_ptr(gang->pcpu, cpu)->count[i]);
 	}
 	seq_printf(sf, "gang_slots_led %llu\ngang_ipis %llu\ngang_ipis_empty %llu\n"
 		       "gang_corun_usec %llu\ngang_favoured_usec %llu\n",
-		   sum.count[STEER_GANG_SLOTS_LED], sum.count[STEER_GANG_IPIS],
-		   sum.count[STEER_GANG_IPIS_EMPTY],
-		   div_u64(sum.count[STEER_GANG_CORUN_NS], NSEC_PER_USEC),
-		   div_u64(sum.count[STEER_GANG_FAVOURED_NS], NSEC_PER_USEC));
+		   sum[STEER_GANG_SLOTS_LED], sum[STEER_GANG_IPIS],
+		   sum[STEER_GANG_IPIS_EMPTY],
+		   div_u64(sum[STEER_GANG_CORUN_NS], NSEC_PER_USEC),
+		   div_u64(sum[STEER_GANG_FAVOURED_NS], NSEC_PER_USEC));
 }
 
 static int steer_gang_show(struct seq_file *sf, void *v)

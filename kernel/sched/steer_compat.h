@@ -40,9 +40,9 @@ static inline int steer_nr_wanting(struct rq *rq)
 
 /* 6.13 told the task that is charged from the one that executes. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#define steer_rq_donor(rq)		((rq)->donor)
+#define steer_rq_donor(rq)	rcu_dereference_raw((rq)->donor)
 #else
-#define steer_rq_donor(rq)		((rq)->curr)
+#define steer_rq_donor(rq)	rcu_dereference_raw((rq)->curr)
 #endif
 
 /* Is this queue throttled by cpu.max, or a group above it? Readable without lock. */

@@ -18,7 +18,7 @@
  *  - time is cut into slots, at most one at a time in each scope. A gang has its
  *    slot, or all that are in no gang have theirs, so there is nothing to start
  *    but at the beginning of a slot: one round of interrupts at most, and only to
- *    CPUs that have a runnable member and run something else;
+ *    CPUs that have a runnable member and run something else of equal standing;
  *  - which of them comes next is decided by EEVDF, on whichever CPU gets there
  *    first; the others do the same, whether their own EEVDF would or not;
  *  - what they run is charged as ever. A CPU on which the others have waited for
@@ -49,10 +49,10 @@
  * Who has a say
  * -------------
  * A CPU where members alone are runnable made no choice, and neither leads nor
- * begins the others' slot. A kernel thread, or a task that uses less than 3 % of a
- * CPU, is picked, and runs, but begins no slot: it will be gone in a moment. The
- * others' slot follows on one of a gang only. A CPU on which only gangs compete
- * does not wait for it to end.
+ * begins the others' slot; a gang that has to compete on one CPU only has no slots.
+ * A kernel thread, or a task that uses less than 3 % of a CPU, is picked, and runs,
+ * but begins no slot: it will be gone in a moment. The others' slot follows on one
+ * of a gang only. A CPU on which only gangs compete does not wait for it to end.
  *
  * A CPU's debt starts at what another CPU's choice makes it. Ticks are aligned and
  * slots common, so what is picked differs between CPUs only by what disturbed
@@ -86,8 +86,9 @@
  * Is it worth it?
  * ---------------
  * Members that sleep before the end of a slot do not need each other's presence. If
- * they did so on half of the CPUs, the gang is left alone for 2 slots, then 4, and so
- * on up to 64, until one is used.
+ * they did so on half of the CPUs where they compete, the gang is left alone for 2
+ * slots, then 4, and so on up to 64, until one is used: in this LLC, if that is the
+ * scope; its members in another one may do something else.
  *
  * Placement
  * ---------
@@ -162,18 +163,20 @@ enum steer_gang_bid {
 
 /**
  * struct steer_gang_slot - what goes on in one scope
+ * @cpu: whose it is: the first one of the scope
  * @lock: protects all but what picks read
  * @end: when the slot ends, 0 while one is being set up [ns]
  * @seq: number of the slot
  * @gang: whose it is, NULL for the others'
  * @last: the last gang that had one
  * @start: when it began [ns]
- * @members: CPUs that had a runnable member then
- * @slept: CPUs on which a member went to sleep since
+ * @members: CPUs that had a runnable member then, and others that compete with it
+ * @slept: those on which a member went to sleep since
  * @leader: for comparison with the ancestor: its permanent leader, plus one
  * @corun: for how long the members ran together
  */
 struct steer_gang_slot {
+	int			cpu;
 	raw_spinlock_t		lock;
 	u64			end;
 	u64			seq;
@@ -213,6 +216,7 @@ struct steer_gang_slot {
  * @joined_seq: its number
  * @joined_end: its end [ns]
  * @joined_since: since when [ns]
+ * @joined_counts: others competed for the CPU then
  * @followed_slot: the slot that this CPU began to follow
  * @followed_seq: its number
  * @slept_slot: the slot in which a member last went to sleep here
@@ -248,6 +252,7 @@ struct steer_gang_cpu {
 	u64			joined_seq;
 	u64			joined_end;
 	u64			joined_since;
+	bool			joined_counts;
 	struct steer_gang_slot	*followed_slot;
 	u64			followed_seq;
 	struct steer_gang_slot	*slept_slot;
@@ -279,7 +284,7 @@ static struct steer_gang_cpu *steer_gang_cpu(struct rq *rq)
 static void steer_gang_count(struct steer_gang *gang, enum steer_gang_counter counter,
 			     u64 n)
 {
-	this_cpu_add(gang->stats->count[counter], n);
+	this_cpu_add(gang->pcpu->count[counter], n);
 }
 
 static u64 steer_gang_length(void)
@@ -410,11 +415,35 @@ static int steer_gang_others(struct steer_gang *gang, struct rq *rq)
 	       steer_gang_competing(gang->tg->cfs_rq[cpu_of(rq)]);
 }
 
+/*
+ * Does a member compete on @cpu? Where members are alone, they run whether there is a
+ * slot or not. Without the lock of its runqueue, this is a hint.
+ */
+static bool steer_gang_contested(struct steer_gang *gang, int cpu)
+{
+	return steer_gang_queued(gang, cpu) && steer_gang_others(gang, cpu_rq(cpu)) > 0;
+}
+
+/* Does @p give way to all others: by its policy, or that of a group that it is in? */
+static bool steer_gang_gives_way(struct task_struct *p)
+{
+	struct sched_entity *se;
+
+	if (task_has_idle_policy(p))
+		return true;
+	for (se = p->se.parent; se; se = se->parent) {
+		if (se->my_q->idle > 0)
+			return true;
+	}
+	return false;
+}
+
 /* Is it worth a slot that this task was picked? */
 static bool steer_gang_weighty(struct task_struct *p)
 {
-	return !(p->flags & PF_KTHREAD) && !task_has_idle_policy(p) &&
-	       READ_ONCE(p->se.avg.util_avg) >= STEER_GANG_MIN_UTIL;
+	return !(p->flags & PF_KTHREAD) &&
+	       READ_ONCE(p->se.avg.util_avg) >= STEER_GANG_MIN_UTIL &&
+	       !steer_gang_gives_way(p);
 }
 
 static void steer_gang_arm(struct steer_gang_cpu *me, u64 end)
@@ -511,17 +540,19 @@ static void steer_gang_kicked(void *info)
 static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
 {
 	struct steer_gang *gang = slot->gang;
+	struct steer_gang_pcpu *pcpu;
 	unsigned int backoff;
 
 	lockdep_assert_held(&slot->lock);
 
 	if (!gang || !slot->members)
 		return;
+	pcpu = per_cpu_ptr(gang->pcpu, slot->cpu);
 	steer_gang_corun_update(&slot->corun, min(now, end));
 	steer_gang_count(gang, STEER_GANG_CORUN_NS, slot->corun.total);
-	backoff = steer_gang_backoff(gang->backoff, slot->slept, slot->members);
-	WRITE_ONCE(gang->backoff, backoff);
-	WRITE_ONCE(gang->quiet_until, backoff ? end + backoff * steer_gang_length() : 0);
+	backoff = steer_gang_backoff(pcpu->backoff, slot->slept, slot->members);
+	pcpu->backoff = backoff;
+	WRITE_ONCE(pcpu->quiet_until, backoff ? end + backoff * steer_gang_length() : 0);
 }
 
 /* Begin a slot: of a gang, or the others' if that is NULL; REQUIRES: its lock. */
@@ -546,7 +577,7 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	smp_store_release(&slot->end, end);
 }
 
-/* CPUs of the scope on which a member is runnable; a hint. */
+/* CPUs of the scope on which a member competes; a hint. */
 static int steer_gang_members(struct steer_gang *gang, struct rq *rq,
 			      enum steer_scope scope)
 {
@@ -554,7 +585,7 @@ static int steer_gang_members(struct steer_gang *gang, struct rq *rq,
 
 	for_each_cpu_and(cpu, steer_gang_mask(cpu_of(rq), scope), rq->rd->span) {
 		if (rcu_access_pointer(cpu_rq(cpu)->sd))
-			members += steer_gang_queued(gang, cpu) > 0;
+			members += steer_gang_contested(gang, cpu);
 	}
 	return members;
 }
@@ -571,7 +602,8 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		u64 armed = READ_ONCE(to->armed);
 
 		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang ||
-		    !steer_gang_queued(gang, cpu))
+		    !(READ_ONCE(steer_gang_variant) ? steer_gang_queued(gang, cpu) > 0 :
+						      steer_gang_contested(gang, cpu)))
 			continue;
 		/* It picks, or its timer is about to make it: it will see the slot. */
 		if ((READ_ONCE(to->picking) || (armed && armed <= soon)) &&
@@ -602,7 +634,7 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
 	struct steer_gang_view view = {
 		.now = me->now,
-		.quiet_until = READ_ONCE(gang->quiet_until),
+		.quiet_until = READ_ONCE(per_cpu_ptr(gang->pcpu, slot->cpu)->quiet_until),
 		/* That this CPU found nothing else to run is reason enough. */
 		.slot_end = me->busy & BIT(scope) ? me->now + 1 : 0,
 		.members = 2,
@@ -704,8 +736,9 @@ static void steer_gang_join(struct steer_gang_cpu *me, struct task_struct *p, u6
 {
 	struct steer_gang_slot *slot = me->slot;
 
+	me->joined_counts = steer_gang_others(me->favour, cpu_rq(me->cpu)) > 0;
 	raw_spin_lock(&slot->lock);
-	if (slot->seq == me->seq && slot->gang)
+	if (slot->seq == me->seq && slot->gang && me->joined_counts)
 		steer_gang_corun_join(&slot->corun, now);
 	raw_spin_unlock(&slot->lock);
 
@@ -733,9 +766,11 @@ static void steer_gang_leave(struct steer_gang_cpu *me, u64 now)
 		bool asleep = !steer_gang_queued(gang, me->cpu);
 
 		why = asleep ? STEER_GANG_ASLEEP : STEER_GANG_PREEMPTED;
-		steer_gang_corun_leave(&slot->corun, asleep, now);
+		if (me->joined_counts)
+			steer_gang_corun_leave(&slot->corun, asleep, now);
 		/* One that sleeps often counts once. */
-		if (asleep && (me->slept_slot != slot || me->slept_seq != slot->seq))
+		if (asleep && me->joined_counts &&
+		    (me->slept_slot != slot || me->slept_seq != slot->seq))
 			slot->slept++;
 		if (asleep) {
 			me->slept_slot = slot;
@@ -1138,8 +1173,9 @@ static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
 	return false;
 }
 
-bool __steer_gang_repick(struct rq *rq, struct task_struct *p)
+bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
+	struct task_struct *p = container_of(se, struct task_struct, se);
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
 	struct steer_gang *gang = steer_gang_of(p);
 	enum steer_gang_bid bid = STEER_GANG_NOT;
@@ -1224,7 +1260,7 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		if (gang == me->joined)
 			return false;
 		/* The running member had the CPU to itself, and no timer. */
-		if (me->timer_end != me->joined_end && !task_has_idle_policy(p))
+		if (me->timer_end != me->joined_end && !steer_gang_gives_way(p))
 			resched_curr(rq);
 		return true;
 	}
@@ -1244,7 +1280,7 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		resched_curr(rq);
 		return true;
 	}
-	return end && !other && !task_has_idle_policy(steer_rq_donor(rq)) &&
+	return end && !other && !steer_gang_gives_way(steer_rq_donor(rq)) &&
 	       me->running != gang && steer_gang_here(gang, rq) &&
 	       steer_gang_held(steer_gang_owed(gang, rq), steer_gang_length());
 }
@@ -1320,8 +1356,8 @@ struct steer_gang *steer_gang_alloc(struct task_group *tg, enum steer_scope scop
 
 	if (!gang)
 		return NULL;
-	gang->stats = alloc_percpu(struct steer_gang_stats);
-	if (!gang->stats) {
+	gang->pcpu = alloc_percpu(struct steer_gang_pcpu);
+	if (!gang->pcpu) {
 		kfree(gang);
 		return NULL;
 	}
@@ -1336,7 +1372,7 @@ static void steer_gang_free_rcu(struct rcu_head *rcu)
 {
 	struct steer_gang *gang = container_of(rcu, struct steer_gang, rcu);
 
-	free_percpu(gang->stats);
+	free_percpu(gang->pcpu);
 	kfree(gang);
 }
 
@@ -1365,9 +1401,13 @@ void steer_gang_free(struct steer_gang *gang)
  */
 void steer_gang_start(struct steer_gang *gang, enum steer_scope scope)
 {
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		per_cpu_ptr(gang->pcpu, cpu)->backoff = 0;
+		WRITE_ONCE(per_cpu_ptr(gang->pcpu, cpu)->quiet_until, 0);
+	}
 	WRITE_ONCE(gang->scope, scope);
-	WRITE_ONCE(gang->backoff, 0);
-	WRITE_ONCE(gang->quiet_until, 0);
 	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] + 1);
 	WRITE_ONCE(gang->active, true);
 }
@@ -1380,6 +1420,7 @@ void steer_gang_stop(struct steer_gang *gang)
 {
 	u64 now = ktime_get_ns();
 	int cpu, scope = gang->scope;
+	unsigned long flags;
 
 	WRITE_ONCE(gang->active, false);
 	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] - 1);
@@ -1388,7 +1429,7 @@ void steer_gang_stop(struct steer_gang *gang)
 		struct steer_gang_slot *slot = &per_cpu(steer_gang_slots, cpu)[scope];
 
 		/* Under the lock, so that nobody is about to begin one. */
-		guard(raw_spinlock_irqsave)(&slot->lock);
+		raw_spin_lock_irqsave(&slot->lock, flags);
 		if (slot->gang == gang) {
 			steer_gang_close(slot, now, slot->end);
 			WRITE_ONCE(slot->end, 0);
@@ -1396,6 +1437,7 @@ void steer_gang_stop(struct steer_gang *gang)
 		}
 		if (slot->last == gang)
 			WRITE_ONCE(slot->last, NULL);
+		raw_spin_unlock_irqrestore(&slot->lock, flags);
 	}
 }
 
@@ -1410,8 +1452,10 @@ static int __init steer_gang_init(void)
 		INIT_CSD(&me->csd, steer_gang_kicked, me);
 		hrtimer_init(&me->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_PINNED_HARD);
 		me->timer.function = steer_gang_timer;
-		for (scope = 0; scope < STEER_NR_SCOPES; scope++)
+		for (scope = 0; scope < STEER_NR_SCOPES; scope++) {
+			per_cpu(steer_gang_slots, cpu)[scope].cpu = cpu;
 			raw_spin_lock_init(&per_cpu(steer_gang_slots, cpu)[scope].lock);
+		}
 	}
 	return 0;
 }

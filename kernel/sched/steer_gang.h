@@ -25,8 +25,17 @@ enum steer_gang_counter {
 	STEER_GANG_NR_COUNTERS
 };
 
-struct steer_gang_stats {
-	u64 count[STEER_GANG_NR_COUNTERS];
+/**
+ * struct steer_gang_pcpu - what a gang has for each CPU
+ * @count: its counters
+ * @quiet_until: it is not worth a slot before that in the scope whose slots belong
+ *		to this CPU [ns]
+ * @backoff: for how many slots it was left alone there last time
+ */
+struct steer_gang_pcpu {
+	u64		count[STEER_GANG_NR_COUNTERS];
+	u64		quiet_until;
+	unsigned int	backoff;
 };
 
 /**
@@ -35,10 +44,8 @@ struct steer_gang_stats {
  * @id: its cgroup id, for traces
  * @active: does it run slots? Cleared before the group goes away.
  * @scope: in which CPUs (enum steer_scope)
- * @quiet_until: it is not worth a slot before that [ns]
- * @backoff: for how many slots it was left alone last time
  * @led: when its last slot began [jiffies]
- * @stats: counters
+ * @pcpu: counters, and where it is left alone
  * @rcu: to free it
  */
 struct steer_gang {
@@ -46,10 +53,8 @@ struct steer_gang {
 	u64				id;
 	bool				active;
 	u8				scope;
-	u64				quiet_until;
-	unsigned int			backoff;
 	unsigned long			led;
-	struct steer_gang_stats __percpu *stats;
+	struct steer_gang_pcpu __percpu	*pcpu;
 	struct rcu_head			rcu;
 };
 
@@ -77,7 +82,7 @@ void steer_gang_stat_show(struct seq_file *sf, struct task_group *tg);
 struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq);
 struct sched_entity *__steer_gang_instead(struct rq *rq, struct cfs_rq *cfs_rq,
 					  struct sched_entity *se);
-bool __steer_gang_repick(struct rq *rq, struct task_struct *p);
+bool __steer_gang_repick(struct rq *rq, struct sched_entity *se);
 bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p);
 void __steer_gang_switch(struct rq *rq, struct task_struct *next);
 int __steer_gang_wake_cpu(struct task_struct *p, int prev_cpu, int target);
@@ -126,13 +131,13 @@ static __always_inline struct sched_entity *steer_gang_instead(struct rq *rq,
 /**
  * steer_gang_repick - a task was picked: is this the beginning of a slot?
  * @rq: the runqueue
- * @p: the task
+ * @se: its entity
  *
  * Return: true if another CPU began one meanwhile, so that the pick is outdated.
  */
-static __always_inline bool steer_gang_repick(struct rq *rq, struct task_struct *p)
+static __always_inline bool steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
-	return static_branch_unlikely(&steer_gang_key.key) && __steer_gang_repick(rq, p);
+	return static_branch_unlikely(&steer_gang_key.key) && __steer_gang_repick(rq, se);
 }
 
 /**
@@ -189,7 +194,7 @@ static inline struct sched_entity *steer_gang_entity(struct rq *rq,
 						     struct cfs_rq *cfs_rq) { return NULL; }
 static inline struct sched_entity *steer_gang_instead(struct rq *rq, struct cfs_rq *cfs_rq,
 						      struct sched_entity *se) { return se; }
-static inline bool steer_gang_repick(struct rq *rq, struct task_struct *p) { return false; }
+static inline bool steer_gang_repick(struct rq *rq, struct sched_entity *se) { return false; }
 static inline bool steer_gang_wakeup(struct rq *rq, struct task_struct *p) { return false; }
 static inline void steer_gang_switch(struct rq *rq, struct task_struct *next) { }
 

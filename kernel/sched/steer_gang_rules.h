@@ -103,7 +103,7 @@ static inline bool steer_gang_held(s64 lag, u64 slot)
  * @now: the time [ns]
  * @quiet_until: the gang is not worth a slot before that [ns]
  * @slot_end: when the slot of this scope ends, or ended [ns]
- * @members: CPUs of the scope with a runnable member
+ * @members: CPUs of the scope on which a member competes with others
  * @others: runnable tasks on this CPU that are not of this gang
  * @wider: is a gang of a wider scope running?
  */
@@ -121,8 +121,8 @@ struct steer_gang_view {
  * @view: what it knows
  *
  * Only a CPU where the gang was picked among others has a say, for where nobody
- * else is runnable, no choice was made. A gang that is on one CPU only has nobody
- * to start, and at most one slot runs at a time.
+ * else is runnable, no choice was made. A gang that competes on one CPU only has
+ * nobody to start, and at most one slot runs at a time.
  *
  * Return: true if it may.
  */
@@ -136,7 +136,7 @@ static inline bool steer_gang_may_lead(const struct steer_gang_view *view)
  * steer_gang_backoff - how many slots a gang is left alone for
  * @backoff: how many it was last time
  * @slept: CPUs on which a member went to sleep before the end of the last slot
- * @members: CPUs that had a runnable member when it began
+ * @members: CPUs on which a member competed when it began
  *
  * Where members go to sleep before the end of a slot, running them together gains
  * nothing and costs interrupts; so it is tried more and more seldom.
@@ -152,8 +152,8 @@ static inline unsigned int steer_gang_backoff(unsigned int backoff, int slept, i
 
 /**
  * struct steer_gang_corun - for how long all runnable members ran together
- * @runnable: CPUs with a runnable member
- * @running: CPUs that run one
+ * @runnable: CPUs with a runnable member, and others that compete with it
+ * @running: those that run one
  * @since: since when they are the same, two at least; 0 if they are not [ns]
  * @total: for how long they were, before that [ns]
  */

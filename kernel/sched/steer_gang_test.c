@@ -48,14 +48,16 @@ static void steer_test_lag(struct kunit *test)
 /* In debt by half a slot with half of the weight: the others waited for a slot. */
 static void steer_test_wait(struct kunit *test)
 {
+	unsigned long total;
+
 	KUNIT_EXPECT_EQ(test, steer_gang_wait(-2 * MS, 1024, 2048), 4 * MS);
 	KUNIT_EXPECT_EQ(test, steer_gang_wait(-1 * MS, 3072, 4096), 4 * MS);
 	KUNIT_EXPECT_EQ(test, steer_gang_wait(-3 * MS, 1024, 4096), 4 * MS);
 	KUNIT_EXPECT_EQ(test, steer_gang_wait(0, 1024, 2048), 0);
 	KUNIT_EXPECT_EQ(test, steer_gang_wait(5 * MS, 1024, 2048), 0);
 	/* nobody else waits */
-	KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, 1024), 0);
-	KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, 1000), 0);
+	for (total = 1000; total <= 1024; total += 24)
+		KUNIT_EXPECT_EQ(test, steer_gang_wait(-MS, 1024, total), 0);
 }
 
 /* One slot that others waited for is followed by another, and no further. */

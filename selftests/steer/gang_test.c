@@ -548,6 +548,44 @@ TEST_F_TIMEOUT(gang, alone, 300)
 	EXPECT_GE(2000 / 3 / 10, led);
 }
 
+/*
+ *	a	gang, a member on each CPU
+ *	h	busy loops on two CPUs, then on one
+ *
+ * A member that has its CPU to itself does not keep the others from being together,
+ * and where only one has to compete, there is nobody to start.
+ */
+TEST_F_TIMEOUT(gang, contested, 300)
+{
+	cpu_set_t some;
+	long led, corun;
+
+	REQUIRE_CPUS(3);
+	CPU_ZERO(&some);
+	CPU_SET(cpuset_nth(&self->cpus, 0), &some);
+	CPU_SET(cpuset_nth(&self->cpus, 1), &some);
+	ASSERT_LT(0, file_read(BASE_SLICE, self->base_slice, sizeof(self->base_slice)));
+	ASSERT_EQ(0, file_write(BASE_SLICE, "20000000", 8));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->h, &some, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
+	hogs_use(self, 300);
+	corun = cg_stat(self->a, "gang_corun_usec");
+	EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_corun_usec") > corun + 50000));
+
+	hogs_stop(&self->hogs[1]);
+	CPU_CLR(cpuset_nth(&self->cpus, 1), &some);
+	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->h, &some, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
+	led = cg_stat(self->a, "gang_slots_led");
+	hogs_use(self, 2000);
+	led = cg_stat(self->a, "gang_slots_led") - led;
+	TH_LOG("%ld slots with one CPU to compete for", led);
+	/* of 50; a kernel thread may happen to be runnable when a member is picked */
+	EXPECT_GE(10, led);
+}
+
 /* Shares of @a and @h while both have a hog on each CPU, as accounted [%] */
 static double share(FIXTURE_DATA(gang) *self, long ms)
 {

@@ -71,7 +71,7 @@ fn in_scope(host: &Host, what: &Run) -> Result<u8> {
 }
 
 /// The group below which ours is made. It has to pass the cpu controller on, so it has no processes of its own, and
-/// ours stands beside the one that we are in.
+/// ours stands beside the one that we are in. Where none does, the root may be told to: nobody has files that change.
 fn parent_group(host: &Host, tree: &Tree, slice: Option<&str>) -> Result<Group> {
     if let Some(slice) = slice {
         return tree.open(&normalise(slice)?);
@@ -79,10 +79,15 @@ fn parent_group(host: &Host, tree: &Tree, slice: Option<&str>) -> Result<Group> 
     let own = target::own_group(host).unwrap_or_default();
     let candidates = std::iter::successors(crate::tree::parent(&own).or(Some("")), |p| crate::tree::parent(p));
     let passes = |group: &Group| group.controllers("cgroup.subtree_control").iter().any(|c| c == "cpu");
-    candidates.filter_map(|path| tree.open(path).ok()).find(passes).ok_or_else(|| {
-        Error::new(crate::error::Kind::Unsupported,
-                   "no group above this one has the cpu controller enabled; 'cgctl doctor' says what to do")
-    })
+    if let Some(group) = candidates.filter_map(|path| tree.open(path).ok()).find(passes) {
+        return Ok(group);
+    }
+    let root = tree.open("")?;
+    if root.write("cgroup.subtree_control", "+cpu").is_err() {
+        return Err(Error::new(crate::error::Kind::Unsupported,
+                              "no group above this one has the cpu controller enabled; 'cgctl doctor' says what to do"));
+    }
+    Ok(root)
 }
 
 /// The group, for as long as it is needed.
