@@ -54,12 +54,18 @@ OWN_MACHINE = ("headroom_test", "gang_test", "churn_test")
 
 @dataclass(frozen=True)
 class Step:
-    """A named step; what it needs are steps without which it makes no sense."""
+    """A named step; what it needs are steps without which it makes no sense. On demand: only if it is named."""
 
     name: str
     what: str
     run: Callable[[Target], list[Test]]
     needs: tuple[str, ...] = ()
+    on_demand: bool = False
+
+
+def chosen(names: Sequence[str]) -> list[Step]:
+    """The steps of these names; without any, all but those on demand."""
+    return [step for step in STEPS if (step.name in names if names else not step.on_demand)]
 
 
 def simple(name: str, main: Callable[[], int | None]) -> Callable[[Target], list[Test]]:
@@ -174,7 +180,8 @@ STEPS = (
     Step("disabled", "selftests: cgroup_steer=0", disabled, ("kernel",)),
     Step("demo", "the demo", demo, ("kernel",)),
     Step("cgctl-tests", "cgctl: unit tests, commands, terminal, package", cgctl_tests),
-    Step("systemd", "cgctl beside Debian's systemd", systemd_tests, ("cgctl-tests",)),
+    # A quarter of an hour on one core, and not reliable enough yet to judge a change by.
+    Step("systemd", "cgctl beside Debian's systemd", systemd_tests, ("cgctl-tests",), on_demand=True),
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),
@@ -250,14 +257,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.list:
         for step in STEPS:
-            print(f"  {step.name:<14}{step.what}")
+            print(f"  {step.name:<14}{step.what}{' (only if named)' if step.on_demand else ''}")
         return 0
     names = [name for name in arguments.only.split(",") if name]
     known = [step.name for step in STEPS]
     if unknown := [name for name in names if name not in known]:
         raise Fail(f"no step '{unknown[0]}'; the steps are: {', '.join(known)}")
-    steps = [step for step in STEPS if not names or step.name in names]
-    results = run_steps(steps, Target.from_environment(os.environ))
+    results = run_steps(chosen(names), Target.from_environment(os.environ))
     counts = summary(results)
     print(f"logs: {LOGS.relative_to(ROOT)}/")
     print(counted(counts))

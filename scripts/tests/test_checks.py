@@ -153,6 +153,10 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.failures(self.step("a", Fail("x")), self.step("b", [Test("y", PASSED)], ("a",)),
                                        self.step("c", [Test("z", PASSED)], ("b",))), ["a", "b", "c"])
 
+    def test_on_demand(self) -> None:
+        self.assertNotIn("systemd", [step.name for step in check.chosen([])])
+        self.assertEqual([step.name for step in check.chosen(["systemd", "hooks"])], ["hooks", "systemd"])
+
     def test_names(self) -> None:
         names = [step.name for step in check.STEPS]
         self.assertEqual(len(names), len(set(names)))
