@@ -37,8 +37,9 @@ WAKEUP_PATH = {
     "enqueue_task_fair", "enqueue_entity", "place_entity", "update_curr", "update_deadline",
     "check_preempt_wakeup_fair", "wakeup_preempt", "dequeue_task_fair", "pick_next_task_fair"}
 
-# Not run through by a wakeup: shown, but not held to anything.
-ELSEWHERE = {"can_migrate_task", "sched_balance_find_dst_group"}
+# Not run through by a wakeup, unless of a group that has a cpu.max: shown, but not held to anything.
+ELSEWHERE = {"can_migrate_task", "sched_balance_find_dst_group", "__assign_cfs_rq_runtime", "cfs_task_bw_constrained",
+             "rq_online_fair", "tg_set_cfs_bandwidth"}
 BRANCHES, CALLS, MEMORY, JUMPS, REST = KINDS = ("branches", "calls", "memory", "jumps", "rest")
 WORK = (BRANCHES, CALLS, MEMORY)
 REST_BOUND = 3  # register moves, arithmetic, spills

@@ -172,16 +172,16 @@ void __steer_headroom_wait(struct cfs_rq *cfs_rq);
 void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq);
 
 /**
- * steer_headroom_held - does a group draw from a pool on this CPU?
- * @tg: the group
- * @cpu: whose rq lock is held
+ * steer_headroom_hold - cpu.max has said whether a queue's bandwidth is accounted
+ * @cfs_rq: the queue; its rq lock is held
  *
- * Return: true if its bandwidth has to be accounted, whatever its cpu.max.
+ * It is, whatever the quota, where its group draws from a pool.
  */
-static __always_inline bool steer_headroom_held(struct task_group *tg, int cpu)
+static __always_inline void steer_headroom_hold(struct cfs_rq *cfs_rq)
 {
-	return static_branch_unlikely(&steer_headroom_key.key) &&
-	       __steer_headroom_held(tg, cpu);
+	if (static_branch_unlikely(&steer_headroom_key.key) &&
+	    __steer_headroom_held(cfs_rq->tg, cpu_of(rq_of(cfs_rq))))
+		cfs_rq->runtime_enabled = 1;
 }
 
 /**
@@ -262,13 +262,14 @@ static inline void steer_headroom_free(struct task_group *tg) { }
 static inline void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg) { }
 static inline void steer_headroom_debug_show(struct seq_file *sf) { }
 static inline int steer_headroom_init(void) { return 0; }
-static inline bool steer_headroom_held(struct task_group *tg, int cpu) { return false; }
+static inline void steer_headroom_hold(struct cfs_rq *cfs_rq) { }
 static inline bool steer_headroom_constrained(struct cfs_rq *cfs_rq) { return false; }
 static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
-static inline void steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount) { }
 static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
-static inline bool steer_headroom_waits(struct cfs_rq *cfs_rq) { return false; }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
+/* Macros: an empty inline function makes gcc choose other operands around it. */
+#define steer_headroom_charge(...)	do { } while (0)
+#define steer_headroom_waits(...)	false
 
 #endif /* CONFIG_CGROUP_STEER_HEADROOM */
 

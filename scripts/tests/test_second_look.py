@@ -59,7 +59,7 @@ class SecondLook(unittest.TestCase):
         self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]))
         tests, _, _ = self.look([warning], [warning])
         self.assertEqual(tests, [warning], "a second time is one too many")
-        other = Test("console: WARNING", FAILED, "WARNING: CPU: 9 PID: 1 at task_non_contending+0x41b/0x4d0")
+        other = Test("console: WARNING", FAILED, "WARNING: CPU: 9 PID: 1 at set_task_cpu+0x41b/0x4d0")
         tests, asked, _ = self.look([other, panic])
         self.assertEqual((tests, asked), ([other, panic], []))
 
