@@ -378,10 +378,15 @@ static void add_up(uint64_t *any, uint64_t *all, unsigned int full)
 	}
 }
 
-/* Stretches [cpu, from us, to us, gang or -2], from the middle of the run on */
+/*
+ * Stretches [cpu, from us, to us, gang or -2], from the middle of the run on. It began
+ * at @origin; the trace did so earlier, while all waited for that.
+ */
 static void print_stretches(uint64_t origin)
 {
-	uint64_t middle = nr_events ? (events[0].time + events[nr_events - 1].time) / 2 : 0;
+	uint64_t last = nr_events && events[nr_events - 1].time > origin ?
+			events[nr_events - 1].time : origin;
+	uint64_t middle = origin + (last - origin) / 2;
 	uint64_t until = middle + params.shown * 1000000, since[MAX_CPUS];
 	size_t shown = 0;
 
