@@ -45,8 +45,7 @@ LOGS = ROOT / "build/check"
 # Checkers and a debug build make everything slower, more so on an emulated CPU.
 DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
-DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "gang_test",
-                  "churn_test")
+DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "churn_test")
 # In machines of their own: they take CPUs off and on, and throttle, so that their failures do not spoil the others.
 OWN_MACHINE = ("gang_test", "churn_test")
 
