@@ -50,8 +50,6 @@ static struct {
 	.shown = 60,
 };
 
-#define SECONDS		"a decimal number of seconds"
-
 static const struct option_spec specs[] = {
 	{ .name = "parent", .unit = "the directory of a cgroup", .help = "whose groups to watch",
 	  .text = &params.parent },
@@ -64,7 +62,7 @@ static const struct option_spec specs[] = {
 	{ .name = "now", .help = "print the monotonic clock in milliseconds, and end",
 	  .flag = &params.now },
 	{ .name = "trace", .help = "trace the switches of the scheduler", .flag = &params.trace },
-	{ .name = "members", .unit = "a whole number", .min = 1, .max = 4096,
+	{ .name = "members", .unit = A_NUMBER, .min = 1, .max = 4096,
 	  .help = "threads of a gang, instead of one for each CPU", .count = &params.members },
 	{ .name = "shown", .unit = "a whole number of milliseconds", .min = 0, .max = 10000,
 	  .help = "of the trace, printed for a picture", .count = &params.shown },
