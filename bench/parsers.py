@@ -108,15 +108,18 @@ def stream(output: str) -> Values:
 REACHED_POINTS = 2.0
 
 
+def _results(output: str) -> list[dict[str, Any]]:
+    """All lines of JSON in the output that say which benchmark they are of."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith('{"benchmark":')]
+
+
 def _objects(output: str) -> dict[str, dict[str, Any]]:
-    """All lines of JSON in the output, by the benchmark that they say they are of."""
-    found = {}
-    for line in output.splitlines():
-        if line.startswith('{"benchmark":'):
-            value = json.loads(line)
-            if value["benchmark"] in found:
-                raise Unreadable(f"two results of {value['benchmark']}")
-            found[value["benchmark"]] = value
+    """The results, by their benchmarks, of which there is one each."""
+    found: dict[str, dict[str, Any]] = {}
+    for value in _results(output):
+        if value["benchmark"] in found:
+            raise Unreadable(f"two results of {value['benchmark']}")
+        found[value["benchmark"]] = value
     return found
 
 
@@ -279,7 +282,7 @@ def headroom_disk(output: str) -> Values:
 
 def _gangs(output: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
     """The results of the gangs, of the sleeper beside them, and of the observer."""
-    found = [json.loads(line) for line in output.splitlines() if line.startswith('{"benchmark":')]
+    found = _results(output)
     gangs = [result for result in found if result["benchmark"] in ("ompbarrier", "spin") and result.get("name")]
     sleepers = [result for result in found if result.get("kind") == "sleeper"]
     seen = [result for result in found if result["benchmark"] == "observe"]

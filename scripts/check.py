@@ -45,10 +45,11 @@ LOGS = ROOT / "build/check"
 # Checkers and a debug build make everything slower, more so on an emulated CPU.
 DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
-DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "gang_test",
-                  "headroom_test", "churn_test")
-# Each in a machine of its own. Where nested groups are throttled often, by cpu.max no less than by cpu.headroom, Linux
-# 6.12 counts one task too many on a runqueue now and then, and warns when that CPU goes off, however much later.
+DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "headroom_test",
+                  "churn_test")
+# Each in a machine of its own, so that its failures do not spoil the others: they take CPUs off and on. And where
+# nested groups are throttled often, by cpu.max no less than by cpu.headroom, Linux 6.12 counts one task too many on a
+# runqueue now and then, and warns when that CPU goes off, however much later.
 OWN_MACHINE = ("headroom_test", "gang_test", "churn_test")
 
 

@@ -21,7 +21,6 @@ import kbuild
 import tree
 from common import ROOT, Fail, Target, host_arch, replace_file, run_logged, run_main
 
-
 FLAVOURS = ("", "cloud")
 
 
@@ -32,13 +31,18 @@ def flavour_from_environment(environ: Mapping[str, str]) -> str:
     return flavour
 
 
+def flavoured(name: str, flavour: str) -> str:
+    return f"{name}-{flavour}" if flavour else name
+
+
 def variant(flavour: str) -> str:
-    """The build directory, and what follows the version of the kernel."""
-    return f"deb-{flavour}" if flavour else "deb"
+    """The build directory."""
+    return flavoured("deb", flavour)
 
 
 def local_version(flavour: str) -> str:
-    return f"-steer-{flavour}" if flavour else "-steer"
+    """What follows the version of the kernel."""
+    return flavoured("-steer", flavour)
 
 
 def debian_config(target: Target, flavour: str = "") -> tuple[str, str]:

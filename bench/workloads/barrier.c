@@ -8,7 +8,7 @@
  * that it is the same whoever else runs on the machine.
  */
 #define _GNU_SOURCE
-#include "options.h"
+#include "compute.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +16,6 @@
 #include <sys/resource.h>
 
 #define NSEC_PER_USEC	1000ULL
-#define CACHE_LINE	128
 
 static struct {
 	unsigned long threads;
@@ -31,7 +30,7 @@ static struct {
 };
 
 static const struct option_spec specs[] = {
-	{ .letter = 't', .name = "threads", .unit = "a whole number", .min = 1, .max = 1024,
+	{ .letter = 't', .name = "threads", .unit = A_NUMBER, .min = 1, .max = 1024,
 	  .help = "threads", .count = &params.threads },
 	{ .letter = 'w', .name = "work", .unit = "a whole number of microseconds", .min = 1,
 	  .max = 1e6, .help = "CPU time that each thread computes between two barriers",
@@ -52,9 +51,9 @@ static const struct program program = {
 
 /* What all threads write is apart from what they wait for. */
 static struct {
-	_Alignas(CACHE_LINE) atomic_ulong arrived;
-	_Alignas(CACHE_LINE) atomic_ulong generation;
-	_Alignas(CACHE_LINE) atomic_bool stop;
+	atomic_ulong arrived APART;
+	atomic_ulong generation APART;
+	atomic_bool stop APART;
 } barrier;
 
 /* What the last to arrive keeps; the barrier hands it on. */
@@ -74,19 +73,10 @@ static uint64_t cpu_ns(clockid_t clock)
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
 }
 
-static void compute(unsigned long n)
+static void burn(unsigned long n)
 {
 	for (unsigned long i = 0; i < n; i++)
 		__asm__ volatile("" : "+r"(i));
-}
-
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
 }
 
 /* Loops that take params.work of CPU time. The fastest of some tries was disturbed least. */
@@ -98,7 +88,7 @@ static unsigned long calibrate(void)
 	for (int i = 0; i < 20; i++) {
 		uint64_t begin = cpu_ns(CLOCK_THREAD_CPUTIME_ID), ns;
 
-		compute(n);
+		burn(n);
 		ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - begin;
 		if (ns < 200 * NSEC_PER_USEC) {
 			n *= 2;
@@ -151,7 +141,7 @@ static void *run(void *unused)
 {
 	(void)unused;
 	do {
-		compute(loops);
+		burn(loops);
 		wait_for_all();
 	} while (!atomic_load(&barrier.stop));
 	return NULL;

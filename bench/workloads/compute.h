@@ -56,9 +56,10 @@ static inline void relax(void)
 #endif
 }
 
-static inline void futex_wait(unsigned int *addr, unsigned int value)
+/* Whether it slept: not if the word had changed before. */
+static inline bool futex_wait(unsigned int *addr, unsigned int value)
 {
-	syscall(SYS_futex, addr, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+	return !syscall(SYS_futex, addr, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
 static inline void futex_wake(unsigned int *addr)

@@ -50,8 +50,6 @@ static struct {
 	.shown = 60,
 };
 
-#define SECONDS		"a decimal number of seconds"
-
 static const struct option_spec specs[] = {
 	{ .name = "parent", .unit = "the directory of a cgroup", .help = "whose groups to watch",
 	  .text = &params.parent },
@@ -64,7 +62,7 @@ static const struct option_spec specs[] = {
 	{ .name = "now", .help = "print the monotonic clock in milliseconds, and end",
 	  .flag = &params.now },
 	{ .name = "trace", .help = "trace the switches of the scheduler", .flag = &params.trace },
-	{ .name = "members", .unit = "a whole number", .min = 1, .max = 4096,
+	{ .name = "members", .unit = A_NUMBER, .min = 1, .max = 4096,
 	  .help = "threads of a gang, instead of one for each CPU", .count = &params.members },
 	{ .name = "shown", .unit = "a whole number of milliseconds", .min = 0, .max = 10000,
 	  .help = "of the trace, printed for a picture", .count = &params.shown },
@@ -378,10 +376,15 @@ static void add_up(uint64_t *any, uint64_t *all, unsigned int full)
 	}
 }
 
-/* Stretches [cpu, from us, to us, gang or -2], from the middle of the run on */
+/*
+ * Stretches [cpu, from us, to us, gang or -2], from the middle of the run on. It began
+ * at @origin; the trace did so earlier, while all waited for that.
+ */
 static void print_stretches(uint64_t origin)
 {
-	uint64_t middle = nr_events ? (events[0].time + events[nr_events - 1].time) / 2 : 0;
+	uint64_t last = nr_events && events[nr_events - 1].time > origin ?
+			events[nr_events - 1].time : origin;
+	uint64_t middle = origin + (last - origin) / 2;
 	uint64_t until = middle + params.shown * 1000000, since[MAX_CPUS];
 	size_t shown = 0;
 

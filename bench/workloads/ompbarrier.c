@@ -27,15 +27,13 @@ static struct {
 	.name = "",
 };
 
-#define A_NUMBER	"a whole number"
-
 static const struct option_spec specs[] = {
 	{ .letter = 't', .name = "threads", .unit = A_NUMBER, .min = 1, .max = 1024,
 	  .help = "threads, instead of one for each CPU that it may use", .count = &params.threads },
 	{ .name = "units", .unit = A_NUMBER, .min = 0, .max = 100000000,
 	  .help = "computation of a round, of all threads together, in units of about 1000 instructions",
 	  .count = &params.units },
-	{ .letter = 'r', .name = "runtime", .unit = "a decimal number of seconds",
+	{ .letter = 'r', .name = "runtime", .unit = SECONDS,
 	  .min = 0.001, .max = 86400,
 	  .help = "how long to run", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,

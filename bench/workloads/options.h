@@ -22,6 +22,10 @@
 
 #define NSEC_PER_SEC	1000000000ULL
 
+/* What options expect */
+#define A_NUMBER	"a whole number"
+#define SECONDS		"a decimal number of seconds"
+
 /* Exit statuses besides 0 */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 

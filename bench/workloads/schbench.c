@@ -12,23 +12,9 @@
  * its last worker has left.
  */
 #define _GNU_SOURCE
-#include "options.h"
+#include "compute.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-/* Of 4 instructions each */
-#define CHAIN_STEPS	250
-
-/* Words that one thread writes do not share a cache line, or a pair of them, with others. */
-#define APART		__attribute__((aligned(128)))
-
-#define LOAD(x)		__atomic_load_n(&(x), __ATOMIC_SEQ_CST)
-#define STORE(x, v)	__atomic_store_n(&(x), (v), __ATOMIC_SEQ_CST)
-#define SWAP(x, v)	__atomic_exchange_n(&(x), (v), __ATOMIC_SEQ_CST)
-#define ADD(x, v)	__atomic_fetch_add(&(x), (v), __ATOMIC_SEQ_CST)
 
 static struct {
 	unsigned long message_threads;
@@ -49,9 +35,6 @@ static struct {
 	.operations = 5,
 	.runtime = 1,
 };
-
-#define A_NUMBER	"a whole number"
-#define SECONDS		"a decimal number of seconds"
 
 static const struct option_spec specs[] = {
 	{ .letter = 'm', .name = "message-threads", .unit = A_NUMBER, .min = 1, .max = 64,
@@ -218,17 +201,6 @@ static unsigned long rows;
 
 static pthread_barrier_t barrier;
 
-/* Whether it slept: not if the word had changed before. */
-static bool futex_wait(unsigned int *addr, unsigned int value)
-{
-	return !syscall(SYS_futex, addr, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void futex_wake(unsigned int *addr)
-{
-	syscall(SYS_futex, addr, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 static void ring(struct messenger *messenger)
 {
 	if (!SWAP(messenger->bell, 1))
@@ -281,22 +253,6 @@ static void multiply(const unsigned long *a, const unsigned long *b, unsigned lo
 	__asm__ volatile("" : : "r"(product) : "memory");
 }
 
-/* One unit of CPU time: each step needs the result of the one before. */
-static void compute_chain(void)
-{
-	unsigned long value = 1, factor = 6364136223846793005UL, summand = 1442695040888963407UL;
-
-	/* Two registers, nothing that the compiler could simplify or compute in advance */
-	__asm__ volatile("" : "+r"(factor), "+r"(summand));
-	for (int i = 0; i < CHAIN_STEPS; i++) {
-		value *= factor;
-		/* Not one instruction on one architecture, and two on another */
-		__asm__ volatile("" : "+r"(value));
-		value += summand;
-	}
-	__asm__ volatile("" : : "r"(value));
-}
-
 /* Given up when the run is over, as it is not counted then. */
 static void serve_request(struct worker *worker)
 {
@@ -313,7 +269,7 @@ static void serve_request(struct worker *worker)
 	for (unsigned long i = 0; i < params.operations && LOAD(phase) != STOP; i++)
 		multiply(worker->matrix, worker->matrix + elements, worker->matrix + 2 * elements);
 	for (unsigned long i = 0; i < params.cputime && LOAD(phase) != STOP; i++)
-		compute_chain();
+		compute(1);
 }
 
 static void work(struct worker *worker)
@@ -454,14 +410,6 @@ static struct messenger *allocate_threads(void)
 		worker->last_end = 0;
 	}
 	return messengers;
-}
-
-static void sleep_until(uint64_t time)
-{
-	struct timespec ts = { .tv_sec = time / NSEC_PER_SEC, .tv_nsec = time % NSEC_PER_SEC };
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
 }
 
 static uint64_t nanoseconds(double seconds)

@@ -61,9 +61,6 @@ static struct {
 	.seed = 1,
 };
 
-#define A_NUMBER	"a whole number"
-#define SECONDS		"a decimal number of seconds"
-
 static const struct option_spec specs[] = {
 	{ .name = "load", .unit = "PERCENT:SECONDS[,PERCENT:SECONDS]...",
 	  .help = "stages of load, in percent of the capacity", .text = &params.stages },

@@ -42,8 +42,6 @@ static struct {
 	.busy = 50,
 };
 
-#define A_NUMBER	"a whole number"
-
 static const struct option_spec specs[] = {
 	{ .name = "kind", .unit = "compute, build or bursty", .help = "what to do", .text = &params.kind },
 	{ .name = "workers", .unit = A_NUMBER, .min = 1, .max = 4096,
@@ -57,7 +55,7 @@ static const struct option_spec specs[] = {
 	  .help = "bursty: from one burst to the next", .count = &params.period },
 	{ .name = "busy", .unit = "a whole number of percent", .min = 1, .max = 100,
 	  .help = "bursty: part of the period", .count = &params.busy },
-	{ .name = "runtime", .unit = "a decimal number of seconds", .min = 0.001, .max = 86400,
+	{ .name = "runtime", .unit = SECONDS, .min = 0.001, .max = 86400,
 	  .help = "when to end by itself", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
 	  .help = "when to begin, instead of at once", .count = &params.begin },

@@ -49,8 +49,6 @@ static struct {
 	.name = "",
 };
 
-#define A_NUMBER	"a whole number"
-
 static const struct option_spec specs[] = {
 	{ .name = "kind", .unit = "lock, pipeline, vcpu or sleeper",
 	  .help = "what to do", .text = &params.kind },
@@ -65,7 +63,7 @@ static const struct option_spec specs[] = {
 	  .help = "pipeline: looks for the next item before it sleeps", .count = &params.spins },
 	{ .name = "period", .unit = "a whole number of microseconds", .min = 1, .max = 60000000,
 	  .help = "sleeper: from one wakeup to the next", .count = &params.period },
-	{ .letter = 'r', .name = "runtime", .unit = "a decimal number of seconds",
+	{ .letter = 'r', .name = "runtime", .unit = SECONDS,
 	  .min = 0.001, .max = 86400,
 	  .help = "how long to run", .seconds = &params.runtime },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,

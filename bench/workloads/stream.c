@@ -34,8 +34,6 @@ static struct {
 	.times = 10,
 };
 
-#define A_NUMBER	"a whole number"
-
 static const struct option_spec specs[] = {
 	{ .letter = 't', .name = "threads", .unit = A_NUMBER, .min = 1, .max = 1024,
 	  .help = "threads; by default as many as there are CPUs to run on",

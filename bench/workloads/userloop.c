@@ -37,7 +37,6 @@ static struct {
 };
 
 #define PERCENT		"a decimal number of percent"
-#define SECONDS		"a decimal number of seconds"
 
 static const struct option_spec specs[] = {
 	{ .name = "group", .unit = "the directory of a cgroup", .help = "whom to hold back",

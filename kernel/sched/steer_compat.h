@@ -19,10 +19,8 @@
 /* 6.14 renamed the counters of SCHED_IDLE tasks. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
 #define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->h_nr_idle)
-#define steer_nr_idle_policy(rq)	((rq)->cfs.h_nr_idle)
 #else
 #define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->idle_h_nr_running)
-#define steer_nr_idle_policy(rq)	((rq)->cfs.idle_h_nr_running)
 #endif
 
 /*
@@ -34,8 +32,7 @@ static inline int steer_nr_wanting(struct rq *rq)
 	unsigned int delayed = READ_ONCE(rq->cfs.h_nr_queued) -
 			       READ_ONCE(rq->cfs.h_nr_runnable);
 
-	return READ_ONCE(rq->nr_running) - delayed -
-	       READ_ONCE(steer_nr_idle_policy(rq));
+	return READ_ONCE(rq->nr_running) - delayed - steer_cfs_nr_idle(&rq->cfs);
 }
 
 /* 6.13 told the task that is charged from the one that executes. */

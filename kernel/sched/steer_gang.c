@@ -169,7 +169,6 @@ enum steer_gang_bid {
  * @seq: number of the slot
  * @gang: whose it is, NULL for the others'
  * @last: the last gang that had one
- * @start: when it began [ns]
  * @members: CPUs that had a runnable member then, and others that compete with it
  * @slept: those on which a member went to sleep since
  * @leader: for comparison with the ancestor: its permanent leader, plus one
@@ -182,7 +181,6 @@ struct steer_gang_slot {
 	u64			seq;
 	struct steer_gang	*gang;
 	struct steer_gang	*last;
-	u64			start;
 	int			members;
 	int			slept;
 	int			leader;
@@ -568,7 +566,6 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	if (gang)
 		WRITE_ONCE(slot->last, gang);
 	WRITE_ONCE(slot->seq, slot->seq + 1);
-	slot->start = now;
 	slot->members = members;
 	slot->slept = 0;
 	memset(&slot->corun, 0, sizeof(slot->corun));

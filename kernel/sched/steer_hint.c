@@ -174,7 +174,7 @@ static bool steer_cpu_gives_way(struct task_struct *p, int cpu)
 
 	if (task_has_idle_policy(p))
 		return false;
-	nr_idle_policy = READ_ONCE(steer_nr_idle_policy(rq));
+	nr_idle_policy = steer_cfs_nr_idle(&rq->cfs);
 	return nr_idle_policy && READ_ONCE(rq->nr_running) == nr_idle_policy;
 }
 

@@ -281,13 +281,13 @@ static void ganger(FIXTURE_DATA(churn) *self, unsigned int seed)
 	}
 }
 
-/* A member that mostly spins, so that there is something to run together */
+/* A member that spins, so that there is something to run together; with room for others */
 static void spinner(FIXTURE_DATA(churn) *self, unsigned int seed)
 {
 	for (;;) {
-		for (volatile unsigned int n = 0; n < 50000000; n++)
+		for (volatile unsigned int n = 0; n < 2000000; n++)
 			;
-		usleep(rnd(&seed, 1000));
+		usleep(rnd(&seed, 20000));
 	}
 }
 

@@ -308,7 +308,7 @@ TRACE_EVENT(steer_headroom_update,
  * @cgroup: id of the gang's cgroup, 0 for the slot of all that are in no gang
  * @cpu: the CPU that leads it
  * @scope: in which CPUs (enum steer_scope)
- * @members: CPUs that seem to have a runnable member
+ * @members: CPUs that seem to have a runnable member, and others
  * @ipis: interrupts sent
  * @end: when it ends, in ns of CLOCK_MONOTONIC
  */

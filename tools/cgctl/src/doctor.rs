@@ -77,7 +77,7 @@ fn ineffective(state: &State) -> Option<Finding> {
 
 fn controllers(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
     let root = tree.open("")?;
-    let there = |file| root.controllers(file).iter().any(|c| c == "cpu");
+    let there = |file| root.names_cpu(file);
     // The root of a container's tree is no root: it has files of its own.
     if !there("cgroup.controllers") {
         found.push(finding(Verdict::Missing, "the cpu controller is not available in cgroup2",

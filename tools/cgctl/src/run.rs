@@ -78,7 +78,7 @@ fn parent_group(host: &Host, tree: &Tree, slice: Option<&str>) -> Result<Group> 
     }
     let own = target::own_group(host).unwrap_or_default();
     let candidates = std::iter::successors(crate::tree::parent(&own).or(Some("")), |p| crate::tree::parent(p));
-    let passes = |group: &Group| group.controllers("cgroup.subtree_control").iter().any(|c| c == "cpu");
+    let passes = |group: &Group| group.names_cpu("cgroup.subtree_control");
     if let Some(group) = candidates.filter_map(|path| tree.open(path).ok()).find(passes) {
         return Ok(group);
     }

@@ -174,8 +174,8 @@ pub fn missing_controllers(tree: &Tree, path: &str) -> Result<Vec<String>> {
     let above: Vec<&str> = std::iter::successors(crate::tree::parent(path), |p| crate::tree::parent(p)).collect();
     for ancestor in above.into_iter().rev() {
         let group = tree.open(ancestor)?;
-        if !group.controllers("cgroup.subtree_control").iter().any(|c| c == "cpu") {
-            if missing.is_empty() && !group.controllers("cgroup.controllers").iter().any(|c| c == "cpu") {
+        if !group.names_cpu("cgroup.subtree_control") {
+            if missing.is_empty() && !group.names_cpu("cgroup.controllers") {
                 return Err(Error::new(Kind::Unsupported, format!("{} has no cpu controller to pass on; cgroup v1 may \
                                                                   hold it", display(ancestor))));
             }

@@ -283,9 +283,10 @@ impl Group {
         now.is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.dir))
     }
 
-    pub fn controllers(&self, file: &str) -> Vec<String> {
+    /// Does `cgroup.controllers` (it is there) or `cgroup.subtree_control` (it is passed on) name the cpu controller?
+    pub fn names_cpu(&self, file: &str) -> bool {
         let text = self.read_line(file).ok().flatten().unwrap_or_default();
-        text.split_ascii_whitespace().map(str::to_string).collect()
+        text.split_ascii_whitespace().any(|controller| controller == "cpu")
     }
 
     pub fn is_populated(&self) -> Option<bool> {
