@@ -29,8 +29,8 @@
 
 /* Of the CPUs: how far the trim may go, and what of an error it looks at. */
 #define STEER_TRIM_PART		20
-#define STEER_TRIM_ERROR_PART	50
-#define STEER_TRIM_SPEED	8
+#define STEER_TRIM_ERROR_PART	20
+#define STEER_TRIM_SPEED	4
 
 /* Active pools of other arenas that count */
 #define STEER_STRANGERS_MOST	8U
