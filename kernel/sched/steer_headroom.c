@@ -55,6 +55,10 @@
  * If the main group steps to 8, the period shows 16 - 8 - 7.2 = 0.8 CPUs idle, 4
  * less than demanded, and the next budget is 320 ms.
  *
+ * If it steps to 12, nothing is idle, and nobody sees how much is lacking, nor how
+ * much work the main group has left undone. So the budget is halved, at least, with
+ * each half of a period in which idle time is exhausted.
+ *
  * "Used" is what was given out, not what was run: a queue that was given a slice
  * has it until the slice is used up, in whichever period. In the mean it is the
  * same. What is lost on the way, the trim makes good.
@@ -637,10 +641,20 @@ struct steer_view {
 	unsigned int active;
 };
 
+static u64 steer_idle_sum(const struct cpumask *cpus, u64 now)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_cpu(cpu, cpus)
+		sum += steer_idle_ns(cpu, now);
+	return sum;
+}
+
 static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view *view)
 {
 	int cpu, active = 0;
-	u64 sum = 0;
+	u64 sum;
 
 	view->now = now;
 	rcu_read_lock();
@@ -648,10 +662,9 @@ static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view 
 	rcu_read_unlock();
 
 	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
-	for_each_cpu(cpu, pool->online) {
-		sum += steer_idle_ns(cpu, now);
+	for_each_cpu(cpu, pool->online)
 		active = max(active, atomic_read(&per_cpu(steer_clock, cpu).active));
-	}
+	sum = steer_idle_sum(pool->online, now);
 	view->active = steer_headroom_rivals(atomic_read(&pool->arena->active), active);
 	view->idle_ns = sum - pool->idle_ns;
 	pool->idle_ns = sum;
@@ -731,6 +744,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	update->rivals = m.rivals;
 	update->wanting = m.wanting;
 	update->starved = shares->starved;
+	update->halved = pool->halved;
 	update->active_weight = shares->active_weight;
 	update->capped_weight = shares->capped_weight;
 	update->budget = pool->binding ? pool->budget : U64_MAX;
@@ -746,6 +760,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	 */
 	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
 	pool->given = 0;
+	pool->halved = false;
 	return pool->wanting && pool->binding && (!lacks || (s64)pool->budget > floor);
 }
 
@@ -756,15 +771,33 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
  */
 static void steer_pool_refill(struct steer_pool *pool, u64 now)
 {
-	u64 all = pool->budget + pool->budget / 16, due = all;
-	unsigned int part = div_u64(now - pool->updated, STEER_PART) + 1;
+	unsigned int part = STEER_PARTS;
+	u64 due;
 
 	lockdep_assert_held(&pool->lock);
 
-	if (pool->paced && part < STEER_PARTS)
-		due = div_u64(all * part, STEER_PARTS);
+	if (pool->paced)
+		part = div_u64(now - pool->updated, STEER_PART) + 1;
+	due = steer_headroom_due(pool->budget + pool->budget / 16, part, STEER_PARTS,
+				 pool->halved);
 	pool->tokens += due - pool->given;
 	pool->given = due;
+}
+
+/*
+ * In the middle of a period: was hardly anything idle so far? Of CPUs that came or
+ * went, the end of the period will tell.
+ */
+static bool steer_pool_exhausted(struct steer_pool *pool, u64 now)
+{
+	u64 idle, capacity;
+
+	cpumask_and(pool->online, pool->measured, cpu_online_mask);
+	if (!cpumask_equal(pool->online, pool->measured))
+		return false;
+	idle = steer_idle_sum(pool->measured, now) - pool->idle_ns;
+	capacity = (now - pool->updated) * cpumask_weight(pool->measured);
+	return steer_headroom_exhausted(capacity, idle, pool->demand);
 }
 
 /* How many CPUs with waiting queues the tokens are enough for */
@@ -800,24 +833,30 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 {
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
-	bool update = now >= pool->next_update, active = false, paced;
+	bool update = now >= pool->next_update, active = false, exhausted = false, paced;
 	struct steer_headroom_update event = { };
 	int slices = STEER_KICK_MOST;
 	struct steer_view view;
 	unsigned long flags;
 
-	if (update)
+	if (update) {
 		steer_pool_look(pool, now, &view);
+	} else if (!pool->checked && now >= pool->next_update - STEER_PERIOD / 2) {
+		pool->checked = true;
+		exhausted = steer_pool_exhausted(pool, now);
+	}
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	if (update) {
 		active = steer_pool_update(pool, &view, &event);
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
 					now + STEER_PERIOD / 2);
+		pool->checked = !pool->binding;
 		pool->paced = pool->binding ? pool->wanting :
 					      !cpumask_empty(pool->waiting);
 		steer_pool_refill(pool, now);
 	} else if (pool->binding) {
+		pool->halved |= exhausted;
 		steer_pool_refill(pool, now);
 		slices = steer_pool_slices(pool);
 	}

@@ -91,6 +91,7 @@ struct steer_arena {
  * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
  * @next_update: end of the period; timer only
+ * @checked: its middle is over, or does not matter; timer only
  * @idle_ns: sum of the idle clocks of @measured when it began; timer only
  * @measured: the CPUs of that sum
  * @online: as @measured, for the sum to come
@@ -108,6 +109,7 @@ struct steer_arena {
  * @trim: see steer_headroom_budget()
  * @tokens: runtime that can be given now
  * @given: how much of the budget went into @tokens
+ * @halved: the rest of the budget was halved in the middle of the period
  * @floor: runtime that can be given to those that had none
  * @shares: of the period so far
  * @updated: when it began
@@ -124,6 +126,7 @@ struct steer_pool {
 	struct steer_line __percpu *lines;
 	int			next_cpu;
 	u64			next_update;
+	bool			checked;
 	u64			idle_ns;
 	cpumask_var_t		measured;
 	cpumask_var_t		online;
@@ -142,6 +145,7 @@ struct steer_pool {
 	s64			trim;
 	s64			tokens;
 	u64			given;
+	bool			halved;
 	s64			floor;
 	struct steer_shares	shares;
 	u64			updated;

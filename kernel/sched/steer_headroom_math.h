@@ -32,6 +32,9 @@
 #define STEER_TRIM_ERROR_PART	20
 #define STEER_TRIM_SPEED	4
 
+/* With less idle time than one part in this many of the demand, it is exhausted. */
+#define STEER_EXHAUSTED_PART	4
+
 /* Active pools of other arenas that count */
 #define STEER_STRANGERS_MOST	8U
 
@@ -153,6 +156,21 @@ static inline unsigned int steer_headroom_rivals(unsigned int near, unsigned int
 }
 
 /**
+ * steer_headroom_exhausted - does idle time no longer tell how much is lacking?
+ * @capacity: all CPU time
+ * @idle: what of it was idle
+ * @demand: idle share that is asked for, in hundredths of a percent
+ *
+ * There can not be less than none, however much more the main work would need.
+ *
+ * Return: true if hardly any of the demand is met.
+ */
+static inline bool steer_headroom_exhausted(u64 capacity, u64 idle, unsigned int demand)
+{
+	return idle < div_u64(steer_headroom_part(capacity, demand), STEER_EXHAUSTED_PART);
+}
+
+/**
  * steer_headroom_budget - the budget for the next period
  * @m: the last one
  * @trim: slow correction, carried from call to call; starts at 0
@@ -164,6 +182,7 @@ static inline unsigned int steer_headroom_rivals(unsigned int near, unsigned int
  * together they never take too much. A lack of idle time is taken off at once by a
  * single pool. Several take off two such parts each, which is enough if all do. If
  * it goes on, since others do not, it is twice as much, and all of it in the end.
+ * Where idle time is exhausted, at most half of what was used is left.
  *
  * Since falling is faster than rising, noise would leave more idle than asked
  * for. The trim is the integral of the error, and mends that and whatever else
@@ -187,12 +206,32 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
 		step = div_s64(2 * error, max(sharers >> min(m->lacking, 31U), 2U));
 
 	budget = (s64)m->used + step + *trim;
+	if (steer_headroom_exhausted(m->capacity, m->idle, m->demand))
+		budget = min(budget, (s64)m->used / 2);
 	if (!m->wanting)
 		*trim -= div_s64(*trim, STEER_TRIM_SPEED);
 	else if (budget > floor && budget < all)
 		*trim += div_s64(clamp(error, -seen, seen), STEER_TRIM_SPEED * sharers);
 	*trim = clamp(*trim, -most, most);
 	return clamp(budget, floor, all);
+}
+
+/**
+ * steer_headroom_due - what of the budget may have been given by now
+ * @all: the budget
+ * @part: how many of its parts have begun, from 1 on
+ * @parts: how many there are
+ * @halved: from the middle of the period on, parts are half as large
+ *
+ * Return: CPU time.
+ */
+static inline u64 steer_headroom_due(u64 all, unsigned int part, unsigned int parts,
+				     bool halved)
+{
+	part = min(part, parts);
+	if (halved && part > parts / 2)
+		return div_u64(all * (part + parts / 2), 2 * parts);
+	return div_u64(all * part, parts);
 }
 
 /**

@@ -129,9 +129,14 @@ static void budget_test(struct kunit *test)
 	m.rivals = 1;
 	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 50 * PERCENT);
 	KUNIT_EXPECT_EQ(test, trim, 0LL);
-	/* the limits */
+	/* Nothing is idle: nobody knows how much is lacking. Half of it is left. */
 	m.idle = 0;
+	m.demand = 1000;
+	trim = 0;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 25 * PERCENT);
+	/* the limits */
 	m.demand = 10000;
+	trim = 0;
 	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), PERCENT);
 	KUNIT_EXPECT_EQ(test, trim, 0LL);
 	m.idle = CAPACITY;
@@ -228,6 +233,39 @@ static void step_test(struct kunit *test)
 	for (int n = 0; n < 4; n++)
 		machine_step(&machine, 20 * PERCENT, 3000, 100);
 	KUNIT_EXPECT_GE(test, machine.used[0], 44 * PERCENT);
+}
+
+/* A small demand says little about a large step: its lack is not all that is lacking. */
+static void exhausted_test(struct kunit *test)
+{
+	struct machine machine;
+
+	KUNIT_EXPECT_FALSE(test, steer_headroom_exhausted(CAPACITY, 0, 0));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_exhausted(CAPACITY, 0, 100));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_exhausted(CAPACITY, 4 * PERCENT, 2000));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_exhausted(CAPACITY, 5 * PERCENT, 2000));
+
+	machine_start(&machine, 1);
+	for (int n = 0; n < 100; n++)
+		machine_step(&machine, 10 * PERCENT, 500, 100);
+	KUNIT_EXPECT_GE(test, machine.used[0], 84 * PERCENT);
+	for (int n = 0; n < 3; n++)
+		machine_step(&machine, 80 * PERCENT, 500, 100);
+	KUNIT_EXPECT_LE(test, machine.used[0], 22 * PERCENT);
+	machine_step(&machine, 80 * PERCENT, 500, 100);
+	KUNIT_EXPECT_GE(test, machine.idle, 5 * PERCENT);
+}
+
+/* Parts of the budget: all alike, or half as large from the middle on */
+static void due_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 1, 20, false), MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 20, 20, false), 20 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 30, 20, false), 20 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 10, 20, true), 10 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 11, 20, true), 10 * MS + MS / 2);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 20, 20, true), 15 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 99, 20, true), 15 * MS);
 }
 
 /* Many pools on the same CPUs neither swing nor take too much together. */
@@ -425,6 +463,8 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(budget_test),
 	KUNIT_CASE(steady_test),
 	KUNIT_CASE(step_test),
+	KUNIT_CASE(exhausted_test),
+	KUNIT_CASE(due_test),
 	KUNIT_CASE(rivals_test),
 	KUNIT_CASE(noise_test),
 	KUNIT_CASE(strangers_test),

@@ -255,6 +255,7 @@ TRACE_EVENT(steer_headroom_update,
 		__field(u32, rivals)
 		__field(u8, wanting)
 		__field(u8, starved)
+		__field(u8, halved)
 		__field(u64, elapsed)
 		__field(u64, used)
 		__field(u64, active_weight)
@@ -273,6 +274,7 @@ TRACE_EVENT(steer_headroom_update,
 		__entry->rivals		= u->rivals;
 		__entry->wanting	= u->wanting;
 		__entry->starved	= u->starved;
+		__entry->halved		= u->halved;
 		__entry->elapsed	= u->elapsed;
 		__entry->used		= u->used;
 		__entry->active_weight	= u->active_weight;
@@ -282,11 +284,11 @@ TRACE_EVENT(steer_headroom_update,
 		__entry->trim		= u->trim;
 	),
 
-	TP_printk("cgroup=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u wanting=%u starved=%u elapsed=%llu used=%llu active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
+	TP_printk("cgroup=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
 		  __entry->cgroup, __entry->headroom, __entry->demand,
 		  __entry->idle, __entry->cpus, __entry->rivals,
-		  __entry->wanting, __entry->starved, __entry->elapsed,
-		  __entry->used, __entry->active_weight, __entry->capped_weight,
+		  __entry->wanting, __entry->starved, __entry->halved,
+		  __entry->elapsed, __entry->used, __entry->active_weight, __entry->capped_weight,
 		  __entry->budget, __entry->level, __entry->trim)
 );
 
