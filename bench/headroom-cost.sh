@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# What cpu.headroom costs a period with many groups held back: time in its timer, and in its interrupts. On a lab machine:
+#   make lab TOPO=zen CMD="$(cat bench/headroom-cost.sh)"
+# `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
+set -e
+groups=${groups:-1000} seconds=${seconds:-0.5}
+cgroup=/sys/fs/cgroup/cost trace=/sys/kernel/tracing
+[ -e $trace/trace ] || mount -t tracefs none $trace
+mkdir $cgroup
+echo +cpu > /sys/fs/cgroup/cgroup.subtree_control
+echo +cpu > $cgroup/cgroup.subtree_control
+mkfifo /tmp/go
+mkdir $cgroup/main
+(echo 0 > $cgroup/main/cgroup.procs; exec sleep 1000) &
+i=0
+while [ $i -lt "$groups" ]; do
+	mkdir $cgroup/side$i
+	# A loop begins when the pipe is opened for writing.
+	(echo 0 > $cgroup/side$i/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
+	i=$((i + 1))
+done
+sleep 0.2
+echo 30 > $cgroup/main/cpu.headroom
+: > /tmp/go
+sleep 0.3
+for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_function_entry csd/csd_function_exit \
+	steer/steer_headroom_update; do
+	echo 1 > $trace/events/$event/enable
+done
+sleep "$seconds"
+echo 0 > $trace/tracing_on
+awk -v groups="$groups" '
+function ends(kind, key) {
+	if (!((kind, key) in began)) return
+	took = (stamp - began[kind, key]) * 1e6
+	delete began[kind, key]
+	sum[kind] += took; count[kind]++
+	if (took > most[kind]) most[kind] = took
+}
+/^#/ { next }
+{ for (f = 1; f <= NF; f++) if ($f ~ /^[0-9]+\.[0-9]+:$/) { stamp = $f + 0; name = $(f + 1); key = $2 $(f + 2); break } }
+name == "hrtimer_expire_entry:" && /function=steer_pool_timer/ { began["timer", key] = stamp }
+name == "hrtimer_expire_exit:" { ends("timer", key) }
+name == "csd_function_entry:" && /func=steer_kicked/ { began["interrupts", key] = stamp }
+name == "csd_function_exit:" { ends("interrupts", key) }
+name == "steer_headroom_update:" { periods++; last = $0 }
+END {
+	for (kind in sum)
+		printf "%s: %.1f us a period, %d calls in %d periods, the longest %.0f us\n", kind, sum[kind] / periods,
+			count[kind], periods, most[kind]
+	sub(/^.*cgroup=/, "cgroup=", last)
+	print groups " groups; the last period: " last
+}' $trace/trace
