@@ -122,9 +122,23 @@ impl Systemd {
         self.manager("Reload", &())
     }
 
+    /// Is it running, or on its way to or from there? A unit that systemd does not know is not.
+    fn is_active(&self, unit: &str) -> Result<bool> {
+        let path: OwnedObjectPath = match self.manager("GetUnit", &unit) {
+            Err(error) if error.kind == Kind::NotFound => return Ok(false),
+            answer => answer?,
+        };
+        let state: String = self.property(path.as_str(), "org.freedesktop.systemd1.Unit", "ActiveState")?;
+        Ok(!matches!(state.as_str(), "inactive" | "failed"))
+    }
+
     /// Make systemd keep the cpu controller enabled for a unit, by giving it, until the next boot, the weight that it
-    /// has anyway. Without that, the next change beside the unit may take the controller away again.
+    /// has anyway. Without that, the next change beside the unit may take the controller away again. A unit that has
+    /// ended is left alone: systemd would make its group again, empty, and leave it there.
     pub fn keep_cpu(&self, unit: &str) -> Result<()> {
+        if !self.is_active(unit)? {
+            return Ok(());
+        }
         self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(100u64))]))
     }
 

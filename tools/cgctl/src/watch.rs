@@ -15,7 +15,8 @@
 //! Files are read when a unit starts and at daemon-reload, as systemd does with what is its own.
 //!
 //! Where a unit does not have the cpu controller, the daemon enables it along the path at once, and then asks systemd
-//! to keep it (dbus.rs, keep_cpu). The latter takes its time, so a thread of its own waits for it. Until then, systemd
+//! to keep it (dbus.rs, keep_cpu). The latter takes its time, so a thread of its own waits for it, and it is for units
+//! only that are there for a second at least: those that come and go are not worth systemd's time. Until then, systemd
 //! may take the controller away when it starts something beside the unit, and what was set goes with it; but systemd's
 //! write to cgroup.subtree_control is seen by inotify, too, and what is lost is set again.
 
@@ -23,7 +24,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify;
 
@@ -317,10 +318,14 @@ fn connection(out: Sender<Event>) {
     }
 }
 
-/// Asks systemd, one unit after the other, to keep the cpu controller.
-fn keeper(units: Receiver<String>, out: Sender<Event>) {
+/// How long a unit has to be there before systemd is asked to keep its controller.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Asks systemd, one unit after the other, to keep the cpu controller. With each comes when it was found without.
+fn keeper(units: Receiver<(String, Instant)>, out: Sender<Event>) {
     let mut systemd: Option<Systemd> = None;
-    for unit in units {
+    for (unit, found) in units {
+        std::thread::sleep((found + SETTLED).saturating_duration_since(Instant::now()));
         for _ in 0..300 {
             if systemd.is_none() {
                 systemd = Systemd::connect(false).ok();
@@ -407,7 +412,7 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     let to = sender.clone();
     thread("systemd", Box::new(move || connection(to)))?;
     let keep_all = |units: Vec<String>| units.into_iter().for_each(|unit| {
-        let _ = keep.send(unit);
+        let _ = keep.send((unit, Instant::now()));
     });
     keep_all(daemon.apply_all(&mut watch));
     notify("READY=1");
