@@ -257,11 +257,19 @@ Judge = Callable[[View, Mapping[str, Any]], Verdict]
 SERVICES = (CPU, MEMORY, BUILD, BURSTY)
 
 
-def found(view: View, benches: tuple[Bench, ...], configs: Iterable[str], metric: str
+def leaves(view: View, bench: str, load: int, config: str, alone: str) -> bool:
+    """Does the load alone leave the demand idle, with some points to spare? What is not there, no controller can keep."""
+    free = view.value(bench, "alone", load, alone)
+    return free is None or int(SUITE.configuration(config).variables["demand"]) + SPARE_POINTS <= free
+
+
+def found(view: View, benches: tuple[Bench, ...], configs: Iterable[str], metric: str, alone: str = ""
           ) -> list[tuple[float, str, str, int]]:
-    """Everything measured of a metric, as (value, configuration, benchmark, load)."""
+    """Everything measured of a metric, as (value, configuration, benchmark, load). If the metric of the machine's idle
+    time is named, only where there is enough of it without the side job."""
     return [(value, config, bench.name, load) for bench in benches for load in view.loads(bench.name)
-            for config in configs if (value := view.value(bench.name, config, load, metric)) is not None]
+            for config in configs if (value := view.value(bench.name, config, load, metric)) is not None
+            and (not alone or leaves(view, bench.name, load, config, alone))]
 
 
 def slower(config: str, allowed: float) -> Judge:
@@ -278,37 +286,15 @@ def slower(config: str, allowed: float) -> Judge:
     return judge
 
 
-def at_most(benches: tuple[Bench, ...], configs: Iterable[str], metric: str, allowed: float, unit: str) -> Judge:
+def limit(benches: tuple[Bench, ...], metric: str, unit: str, at_most: float | None = None,
+          at_least: float | None = None, alone: str = "") -> Judge:
+    """Reached if the metric is never beyond one of the two limits."""
     def judge(view: View, _: Mapping[str, Any]) -> Verdict:
-        if not (values := found(view, benches, configs, metric)):
+        if not (values := found(view, benches, DEMANDS, metric, alone)):
             return Verdict(None, "not measured")
-        worst, config, bench, load = max(values)
-        return Verdict(worst <= allowed, f"{worst:.1f} {unit} at worst", f"{config}, {bench} at {load}")
-    return judge
-
-
-def reaction(allowed: float) -> Judge:
-    """Of the demands that the high load alone leaves room for, with some points to spare: what is not there, no
-    controller can keep idle."""
-    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
-        free = view.value(STEP_BENCH.name, "alone", HIGH, "high_idle")
-        kept = [config for config in DEMANDS if free is None or int(SUITE.configuration(config).variables["demand"])
-                + SPARE_POINTS <= free]
-        values = found(view, (STEP_BENCH,), kept, "reaction")
-        if not values:
-            return Verdict(None, "not measured")
-        worst, config, bench, load = max(values)
-        return Verdict(worst <= allowed, f"{worst:.1f} ms at worst", f"{config}, {bench} at {load}" + (
-            "" if free is None else f"; alone, {free:.1f} % are idle then"))
-    return judge
-
-
-def at_least(benches: tuple[Bench, ...], configs: Iterable[str], metric: str, wanted: float, unit: str) -> Judge:
-    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
-        if not (values := found(view, benches, configs, metric)):
-            return Verdict(None, "not measured")
-        worst, config, bench, load = min(values)
-        return Verdict(worst >= wanted, f"{worst:.2f} {unit} at worst", f"{config}, {bench} at {load}")
+        worst, config, bench, load = max(values) if at_least is None else min(values)
+        return Verdict((at_most is None or worst <= at_most) and (at_least is None or worst >= at_least),
+                       f"{worst:.1f} {unit} at worst", f"{config}, {bench} at {load}; {len(values)} cases")
     return judge
 
 
@@ -327,13 +313,15 @@ FIGURES = (
     Figure("the same, and the side job cpu.idle, 30 %", "", "<= 1.05", slower("headroom30+idle", 1.05)),
     Figure("the same, 20 %", "", "<= 1.10", slower("headroom20+idle", 1.10)),
     Figure("idle vs demand, steady", "19.0 for 20, 27.6 for 30", "+-1 point",
-           at_most(STEADY, DEMANDS, "idle_error", 1.0, "points")),
-    Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms", reaction(300.0)),
+           limit(STEADY, "idle_error", "points", at_most=1.0, alone="idle")),
+    Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms",
+           limit((STEP_BENCH,), "reaction", "ms", at_most=300.0, alone="high_idle")),
     Figure("from a step down to all that is left", "", "<= 300 ms",
-           at_most((STEP_BENCH,), DEMANDS, "return", 300.0, "ms")),
-    Figure("side work, of what the demand leaves", "", ">= 95 %", at_least(STEADY, DEMANDS, "side_part", 95.0, "%")),
+           limit((STEP_BENCH,), "return", "ms", at_most=300.0)),
+    Figure("side work, of what the demand leaves", "", ">= 95 %",
+           limit(STEADY, "side_part", "%", at_least=95.0, alone="idle")),
     Figure("four groups, of their weights 1:2:4:8", "", "<= 5 %",
-           at_most((SHARE,), DEMANDS, "share_error", 5.0, "%")),
+           limit((SHARE,), "share_error", "%", at_most=5.0)),
     Figure("least side work in a period", "", "> 0", never_zero),
 )
 

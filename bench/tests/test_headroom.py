@@ -213,7 +213,15 @@ class Figures(unittest.TestCase):
         result = self.verdict("idle vs demand, steady", self.found("requests", "idle_error", {
             "headroom10": 0.2, "headroom20": 1.1, "weight": 20.0}))
         self.assertEqual((result.reached, result.number), (False, "1.1 points at worst"))
-        self.assertEqual(result.detail, "headroom20, requests at 40")
+        self.assertEqual(result.detail, "headroom20, requests at 40; 2 cases")
+
+    def test_idle_that_is_there(self) -> None:
+        """A load that leaves 24 % says something about a demand of 10, and nothing about one of 20."""
+        found = self.found("requests", "idle_error", {"headroom10": 0.2, "headroom20": 1.1})
+        found.rows += self.found("requests", "idle", {"alone": 24.0}).rows
+        result = self.verdict("idle vs demand, steady", found)
+        self.assertEqual((result.reached, result.number, result.detail),
+                         (True, "0.2 points at worst", "headroom10, requests at 40; 1 cases"))
 
     def test_reaction(self) -> None:
         what = "from a load step to the demand"
@@ -228,7 +236,7 @@ class Figures(unittest.TestCase):
         found.rows += self.found("step", "high_idle", {"alone": 27.0}, 60).rows
         result = self.verdict("from a load step to the demand", found)
         self.assertEqual((result.reached, result.number), (True, "250.0 ms at worst"))
-        self.assertEqual(result.detail, "headroom20, step at 60; alone, 27.0 % are idle then")
+        self.assertEqual(result.detail, "headroom20, step at 60; 1 cases")
 
     def test_share_and_part(self) -> None:
         self.assertFalse(self.verdict("four groups, of their weights 1:2:4:8", self.found(
