@@ -49,16 +49,21 @@ def weight_of(group: str, _load: int, _machine: Layout) -> str | None:
 SHARED = (Setting("side*", "cpu.weight", weight_of),)
 
 
-def ours(percent: int, more: tuple[Setting, ...] = ()) -> Configuration:
-    name = f"headroom{percent}" + ("+idle" if more else "")
-    return Configuration(name, OURS, "Headroom" + (" and cpu.idle" if more else ""),
-                         settings=(Setting("main", FILE, str(percent)), *(more or SHARED)),
+SIDE_IDLE = (Setting("side*", "cpu.idle", "1"),)
+# Which looks for an idle CPU beyond the LLC, too: of what is idle, little may be where a task wakes up.
+MAIN_HINT = (Setting("main", "cpu.hint", "tail_latency"),)
+
+
+def ours(percent: int, hint: bool = False, idle: bool = False) -> Configuration:
+    more = ("cpu.hint",) * hint + ("cpu.idle",) * idle
+    settings = MAIN_HINT * hint + (SIDE_IDLE if idle else SHARED)
+    return Configuration(f"headroom{percent}" + "+hint" * hint + "+idle" * idle, OURS, " and ".join(("Headroom", *more)),
+                         settings=(Setting("main", FILE, str(percent)), *settings),
                          variables={"demand": str(percent)}, needs=(f"main/{FILE}",))
 
 
 # The loop looks every 5 s, so it is in force 5 s after the start; what comes before is not its steady state.
 LOOP = {"loop": f"userloop --headroom {DEMAND}", "warm": "6", "low": "6", "high": "11", "back": "11"}
-SIDE_IDLE = (Setting("side*", "cpu.idle", "1"),)
 CONFIGURATIONS = (
     Configuration("alone", BASELINE, variables={"alone": "1"}),
     Configuration("weight", TODAY, "Weights", settings=(Setting("side", "cpu.weight", "1"), *SHARED)),
@@ -67,7 +72,8 @@ CONFIGURATIONS = (
     Configuration("max_wrong", TODAY, "Limits", settings=(Setting("side", "cpu.max", wrong),)),
     Configuration("userloop", TODAY, "Limits", variables=LOOP),
     Configuration("userloop+idle", TODAY, "Limits", settings=SIDE_IDLE, variables=LOOP),
-    ours(10), ours(20), ours(30), ours(20, SIDE_IDLE), ours(30, SIDE_IDLE),
+    ours(10), ours(20), ours(30), ours(20, hint=True), ours(30, hint=True), ours(20, idle=True), ours(30, idle=True),
+    ours(20, hint=True, idle=True), ours(30, hint=True, idle=True),
 )
 DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if configuration.kind == OURS)
 
@@ -213,7 +219,7 @@ def requests(name: str, title: str, side: str, programs: tuple[str, ...], quick:
 
 
 QUICK_CHOICE = ("weight", "idle", "max_right", "max_wrong", "headroom10", "headroom20", "headroom30",
-                "headroom30+idle")
+                "headroom30+hint", "headroom30+idle", "headroom30+hint+idle")
 CPU = requests("requests", "stress-ng's cpu load", "stress-ng --quiet --cpu $cpus --cpu-method int64", ("stress-ng",),
                True, quick_configurations=(*QUICK_CHOICE, "userloop"))
 MEMORY = requests("requests-memory", "stress-ng's memory load", "stress-ng --quiet --stream $cpus --stream-l3-size 4m",
