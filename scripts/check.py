@@ -135,7 +135,7 @@ def systemd_tests(target: Target) -> list[Test]:
     cgctl.build()
     kbuild.build(target, "systemd")
     out = LOGS / "systemd"
-    tests = systemd.run(target, out)
+    tests = systemd.run(target, out, units=systemd.FEW_UNITS)
     for line in systemd.figures(out):
         print(f"    {line}", flush=True)
     return tests

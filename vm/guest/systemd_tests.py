@@ -25,11 +25,12 @@ CGROUP = "/sys/fs/cgroup"
 ETC = "/etc/systemd/system"
 SERVICE = "[Service]\nExecStart=/bin/sleep infinity\n"
 STATE = "/var/lib/steer-tests"
-MANY = 500
 
 PARAMETERS = dict(word.split("=", 1) for word in open("/proc/cmdline", encoding="ascii").read().split()
                   if word.startswith("steer.") and "=" in word)
 NONCE, BOOT = PARAMETERS["steer.nonce"], int(PARAMETERS["steer.boot"])
+# How many units "many" are
+MANY = int(PARAMETERS["steer.units"])
 TESTS: list[tuple[int, Callable[[], None]]] = []
 
 
@@ -437,7 +438,7 @@ def many_units_at_once() -> None:
 
 @test()
 def idle_daemon() -> None:
-    """After 500 units, so that it has had something to keep."""
+    """After many units, so that it has had something to keep."""
     time.sleep(3)
     path = f"{CGROUP}/system.slice/cgctl.service"
     def used() -> int:
