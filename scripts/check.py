@@ -46,7 +46,7 @@ LOGS = ROOT / "build/check"
 DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 # headroom_test and gang_test would take more than five minutes each; churn_test throttles and has gangs, too.
-DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "wake_test", "delegation_test", "churn_test")
+DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "delegation_test", "churn_test")
 # Each in a machine of its own, so that its failures do not spoil the others: they take CPUs off and on. And where
 # nested groups are throttled often, by cpu.max no less than by cpu.headroom, Linux 6.12 counts one task too many on a
 # runqueue now and then, and warns when that CPU goes off, however much later.
