@@ -640,25 +640,36 @@ TEST_F_TIMEOUT(headroom, cpu_max, 300)
 	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
 }
 
-/* Groups below with limits of their own, and tasks deep down. */
+/*
+ *	side		held back
+ *	  sub		has a limit that it does not reach
+ *	    deep	is stopped by its own, which is less than its part of the budget
+ *	  open		has none, and takes what is left
+ */
 TEST_F_TIMEOUT(headroom, deep, 300)
 {
-	char *sub, *deep;
+	char *sub, *deep, *open;
 
 	ASSERT_EQ(0, cg_enable(self->side, "+cpu"));
 	sub = cg_new(self->side, "sub");
-	ASSERT_NE(NULL, sub);
+	open = cg_new(self->side, "open");
+	ASSERT_TRUE(sub && open);
 	ASSERT_EQ(0, cg_enable(sub, "+cpu"));
 	deep = cg_new(sub, "deep");
 	ASSERT_NE(NULL, deep);
-	ASSERT_EQ(0, cg_write(sub, "cpu.max", "100000 200000"));
-	ASSERT_EQ(0, cg_write(deep, "cpu.max", "50000 100000"));
+	ASSERT_EQ(0, cg_write(sub, "cpu.max", "900000000 200000"));
+	ASSERT_EQ(0, cg_write(deep, "cpu.max", "1000 100000"));
+	ASSERT_EQ(0, hogs_start(&self->more, open, &self->t.cpus, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
 	ASSERT_EQ(0, hold(self, deep, "90"));
 	EXPECT_DEMAND(deep, "90.00");
 	EXPECT_TRUE(is_held(self->side, 3));
 	EXPECT_TRUE(WAIT_FOR(cg_count(deep, "nr_throttled") > 2));
+	EXPECT_TRUE(is_held(self->side, 3));
 	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_TRUE(all_run(&self->more));
 	EXPECT_EQ(0, capped(sub));
+	EXPECT_EQ(0, cg_count(sub, "nr_throttled"));
 }
 
 /* A group with cpu.idle is held back like any other. */
