@@ -74,6 +74,7 @@
 
 #include "../sched/sched.h"
 #include "../sched/steer.h"
+#include "steer_css.h"
 
 static DEFINE_MUTEX(steer_mutex);
 
@@ -97,11 +98,6 @@ __setup("cgroup_steer=", steer_setup);
 bool __init steer_enabled_at_boot(void)
 {
 	return steer_enabled;
-}
-
-static struct task_group *steer_css_tg(struct cgroup_subsys_state *css)
-{
-	return container_of(css, struct task_group, css);
 }
 
 /* Effective words that @css would inherit; REQUIRES: steer_mutex. */
@@ -351,8 +347,7 @@ static ssize_t steer_hint_write(struct kernfs_open_file *of, char *buf,
 	u32 request;
 	int ret;
 
-	/* Text behind a NUL would be lost without a word. */
-	if (strlen(buf) != nbytes)
+	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
 
 	guard(mutex)(&steer_mutex);
@@ -383,8 +378,7 @@ static int __init steer_init(void)
 {
 	if (!steer_enabled)
 		return 0;
-	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_files) ?:
-	       steer_headroom_init();
+	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_files);
 }
 subsys_initcall(steer_init);
 

@@ -46,6 +46,7 @@
 
 #include "../sched/sched.h"
 #include "../sched/steer.h"
+#include "steer_css.h"
 
 static DEFINE_MUTEX(steer_gang_mutex);
 
@@ -61,7 +62,7 @@ static const char * const steer_scopes[STEER_NR_SCOPES] = {
 
 static struct steer_gang_group *steer_gang_group(struct cgroup_subsys_state *css)
 {
-	return &container_of(css, struct task_group, css)->steer.gang;
+	return &steer_css_tg(css)->steer.gang;
 }
 
 /*
@@ -231,8 +232,7 @@ static ssize_t steer_gang_write(struct kernfs_open_file *of, char *buf, size_t n
 	s64 value;
 	int ret;
 
-	/* Text behind a NUL would be lost without a word. */
-	if (strlen(buf) != nbytes)
+	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
 	ret = kstrtos64(strstrip(buf), 10, &value);
 	if (ret)
@@ -245,8 +245,7 @@ static ssize_t steer_gang_write(struct kernfs_open_file *of, char *buf, size_t n
 	if (value && !group->own) {
 		struct steer_gang *gang;
 
-		gang = steer_gang_alloc(container_of(css, struct task_group, css),
-					group->scope);
+		gang = steer_gang_alloc(steer_css_tg(css), group->scope);
 		if (!gang)
 			return -ENOMEM;
 		/* Pairs with the acquire in steer_gang_stat_show(). */

@@ -60,6 +60,7 @@
 #include "../sched/sched.h"
 #include "../sched/steer.h"
 #include "steer_cpus.h"
+#include "steer_css.h"
 
 /* How often effective cpusets are compared, and requests if they are many. */
 #define STEER_REFRESH		(HZ / 2)
@@ -76,11 +77,6 @@ static struct cpumask steer_cpus;
 
 static void steer_refresh(struct work_struct *work);
 static DECLARE_DELAYED_WORK(steer_refresh_work, steer_refresh);
-
-static struct task_group *steer_tg(struct cgroup_subsys_state *css)
-{
-	return container_of(css, struct task_group, css);
-}
 
 static unsigned int steer_request(struct task_group *tg)
 {
@@ -199,7 +195,7 @@ typedef int (*steer_child_fn)(struct steer_arena *arena, struct task_group *tg,
  */
 static bool steer_child_alive(struct cgroup_subsys_state *css)
 {
-	return READ_ONCE(steer_tg(css)->steer.online) && !css_is_dying(css);
+	return READ_ONCE(steer_css_tg(css)->steer.online) && !css_is_dying(css);
 }
 
 /* One that is in a pool has been alive, and is there until it is out of it. */
@@ -223,7 +219,7 @@ static int steer_walk_children(struct steer_arena *arena, steer_child_fn fn,
 
 	rcu_read_lock();
 	css_for_each_child(pos, arena->parent) {
-		struct task_group *tg = steer_tg(pos);
+		struct task_group *tg = steer_css_tg(pos);
 		unsigned int its = tg == changed ? request : steer_request(tg);
 
 		if (!steer_child_counts(tg) || !css_tryget(pos))
@@ -276,7 +272,7 @@ static void steer_arena_destroy(struct steer_arena *arena)
 	steer_pools_trim(arena);
 	WARN_ON_ONCE(!list_empty(&arena->pools));
 	list_del(&arena->link);
-	steer_tg(arena->parent)->steer.headroom->arena = NULL;
+	steer_css_tg(arena->parent)->steer.headroom->arena = NULL;
 	kfree(arena);
 	static_branch_slow_dec_deferred(&steer_headroom_key);
 }
@@ -320,7 +316,7 @@ static void steer_request_move(struct steer_arena *arena, struct steer_headroom 
 static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int request)
 {
 	struct steer_headroom *hr, *parent;
-	struct task_group *tg = steer_tg(css);
+	struct task_group *tg = steer_css_tg(css);
 	struct steer_arena *arena;
 	unsigned int most;
 	bool alone;
@@ -331,7 +327,7 @@ static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int re
 	if (steer_request(tg) == request)
 		return 0;
 	hr = steer_headroom_get(tg);
-	parent = steer_headroom_get(steer_tg(css->parent));
+	parent = steer_headroom_get(steer_css_tg(css->parent));
 	if (!hr || !parent)
 		return -ENOMEM;
 	arena = parent->arena ?: steer_arena_create(parent);
@@ -399,7 +395,7 @@ void steer_headroom_online(struct task_group *tg)
 		return;
 	guard(mutex)(&steer_headroom_mutex);
 
-	parent = steer_tg(tg->css.parent)->steer.headroom;
+	parent = steer_css_tg(tg->css.parent)->steer.headroom;
 	if (parent && parent->arena)
 		steer_child_commit(parent->arena, tg, steer_request(tg), parent->arena->most);
 }
@@ -423,7 +419,7 @@ void steer_headroom_offline(struct task_group *tg)
 	if (!hr->request)
 		return;
 
-	arena = steer_tg(tg->css.parent)->steer.headroom->arena;
+	arena = steer_css_tg(tg->css.parent)->steer.headroom->arena;
 	most = steer_arena_most(arena, hr, 0);
 	steer_request_move(arena, hr, 0);
 	if (most != arena->most) {
@@ -481,7 +477,7 @@ void steer_headroom_debug_show(struct seq_file *sf)
 
 static int steer_headroom_show(struct seq_file *sf, void *v)
 {
-	struct steer_headroom *hr = READ_ONCE(steer_tg(seq_css(sf))->steer.headroom);
+	struct steer_headroom *hr = READ_ONCE(steer_css_tg(seq_css(sf))->steer.headroom);
 	unsigned int request = hr ? READ_ONCE(hr->request) : 0;
 
 	seq_printf(sf, "%u.%02u\n", request / 100, request % 100);
@@ -494,8 +490,7 @@ static ssize_t steer_headroom_write(struct kernfs_open_file *of, char *buf,
 	unsigned int request;
 	int ret;
 
-	/* Text behind a NUL would be lost without a word. */
-	if (strlen(buf) != nbytes)
+	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
 	ret = steer_headroom_parse(strstrip(buf), &request);
 	if (ret)
@@ -511,7 +506,7 @@ static ssize_t steer_headroom_write(struct kernfs_open_file *of, char *buf,
 static struct steer_pool *steer_pool_above(struct cgroup_subsys_state *css)
 {
 	for (; css; css = css->parent) {
-		struct steer_headroom *hr = steer_tg(css)->steer.headroom;
+		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
 
 		if (hr && hr->pool)
 			return hr->pool;
@@ -522,7 +517,7 @@ static struct steer_pool *steer_pool_above(struct cgroup_subsys_state *css)
 /* One of the arena that has a group's CPUs, for a group that draws from none. */
 static struct steer_pool *steer_pool_beside(struct cgroup_subsys_state *css)
 {
-	struct steer_headroom *parent = steer_tg(css->parent)->steer.headroom;
+	struct steer_headroom *parent = steer_css_tg(css->parent)->steer.headroom;
 	struct steer_pool *pool;
 
 	if (!parent || !parent->arena)
@@ -541,7 +536,7 @@ static unsigned int steer_demand(struct cgroup_subsys_state *css)
 	unsigned int demand = 0;
 
 	for (; css; css = css->parent) {
-		struct steer_headroom *hr = steer_tg(css)->steer.headroom;
+		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
 
 		if (hr && hr->pool && READ_ONCE(hr->pool->binding))
 			demand = max(demand, READ_ONCE(hr->pool->demand));
@@ -553,7 +548,6 @@ static unsigned int steer_demand(struct cgroup_subsys_state *css)
 static u64 steer_group_budget(struct task_group *tg)
 {
 	struct steer_headroom *hr = tg->steer.headroom;
-	u64 weight = max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
 	struct steer_pool *pool = hr ? hr->pool : NULL;
 	u64 budget = U64_MAX;
 
@@ -561,7 +555,8 @@ static u64 steer_group_budget(struct task_group *tg)
 		return budget;
 	raw_spin_lock_irq(&pool->lock);
 	if (pool->binding)
-		budget = min_t(u64, pool->budget, steer_headroom_cap(pool->level, weight));
+		budget = min_t(u64, pool->budget,
+			       steer_headroom_cap(pool->level, steer_headroom_weight(tg)));
 	raw_spin_unlock_irq(&pool->lock);
 	return budget;
 }
@@ -583,7 +578,7 @@ static int steer_headroom_stat(struct seq_file *sf, void *v)
 
 		seq_printf(sf, "idle %u.%02u\n", idle / 100, idle % 100);
 	}
-	budget = steer_group_budget(steer_tg(css));
+	budget = steer_group_budget(steer_css_tg(css));
 	if (budget == U64_MAX)
 		seq_puts(sf, "budget_usec max\n");
 	else
@@ -607,12 +602,10 @@ static struct cftype steer_headroom_files[] = {
 	{ }	/* terminate */
 };
 
-/**
- * steer_headroom_init - add the files
- *
- * Return: 0, or why they could not be added.
- */
-int __init steer_headroom_init(void)
+static int __init steer_headroom_files_init(void)
 {
+	if (!steer_enabled_at_boot())
+		return 0;
 	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_headroom_files);
 }
+subsys_initcall(steer_headroom_files_init);

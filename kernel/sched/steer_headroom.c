@@ -225,11 +225,6 @@ static u64 steer_idle_ns(int cpu, u64 now)
 	return idle;
 }
 
-static u64 steer_weight(struct task_group *tg)
-{
-	return max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
-}
-
 /* Where a queue draws runtime; stable under its rq lock or its cfs_b->lock. */
 static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
 {
@@ -244,7 +239,7 @@ static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
 /* The first draw of a group in a period; REQUIRES: pool->lock. */
 static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool)
 {
-	u64 weight = steer_weight(hr->tg);
+	u64 weight = steer_headroom_weight(hr->tg);
 
 	if (hr->epoch == pool->epoch)
 		return;
@@ -285,7 +280,7 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 			    struct steer_pool *pool, u64 want)
 {
 	s64 least = min(want, STEER_GRANT_LEAST);
-	u64 weight = steer_weight(hr->tg);
+	u64 weight = steer_headroom_weight(hr->tg);
 	s64 room, grant;
 
 	lockdep_assert_held(&pool->lock);

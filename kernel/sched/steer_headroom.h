@@ -166,7 +166,17 @@ void steer_headroom_offline(struct task_group *tg);
 void steer_headroom_free(struct task_group *tg);
 void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg);
 void steer_headroom_debug_show(struct seq_file *sf);
-int steer_headroom_init(void);
+
+/**
+ * steer_headroom_weight - what a group's part of a budget goes by
+ * @tg: the group
+ *
+ * Return: its cpu.weight as the scheduler has it, 1024 for 100; at least 1.
+ */
+static inline u64 steer_headroom_weight(struct task_group *tg)
+{
+	return max(scale_load_down(READ_ONCE(tg->shares)), 1UL);
+}
 
 bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
@@ -265,7 +275,6 @@ static inline void steer_headroom_offline(struct task_group *tg) { }
 static inline void steer_headroom_free(struct task_group *tg) { }
 static inline void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg) { }
 static inline void steer_headroom_debug_show(struct seq_file *sf) { }
-static inline int steer_headroom_init(void) { return 0; }
 static inline void steer_headroom_hold(struct cfs_rq *cfs_rq) { }
 static inline bool steer_headroom_constrained(struct cfs_rq *cfs_rq) { return false; }
 static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
