@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define NOBODY	65534
 
 /*
  *	steer_delegation	root's, wake_hold
@@ -25,15 +24,6 @@
 FIXTURE(delegation) {
 	char *top, *other, *tenant, *home, *work;
 };
-
-static int give(const char *cg, const char *file)
-{
-	char *path = cg_name(cg, file);
-	int ret = chown(path, NOBODY, NOBODY);
-
-	free(path);
-	return ret;
-}
 
 FIXTURE_SETUP(delegation)
 {
@@ -48,11 +38,7 @@ FIXTURE_SETUP(delegation)
 	self->work = cg_name(self->tenant, "work");
 	ASSERT_EQ(0, cg_write(self->top, "cpu.hint", "wake_hold"));
 
-	/* as the kernel documents it: /sys/kernel/cgroup/delegate */
-	ASSERT_EQ(0, give(self->tenant, ""));
-	ASSERT_EQ(0, give(self->tenant, "cgroup.procs"));
-	ASSERT_EQ(0, give(self->tenant, "cgroup.threads"));
-	ASSERT_EQ(0, give(self->tenant, "cgroup.subtree_control"));
+	ASSERT_EQ(0, cg_delegate(self->tenant));
 }
 
 FIXTURE_TEARDOWN(delegation)

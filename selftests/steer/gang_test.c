@@ -18,7 +18,6 @@
 #define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
 #define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
 #define BASE_SLICE	"/sys/kernel/debug/sched/base_slice_ns"
-#define NOBODY		65534
 #define MAX_GANG	8
 
 FIXTURE(gang) {
@@ -248,18 +247,10 @@ TEST_F(gang, nesting)
 /* Below the delegation point a tenant does as it likes, and nothing above it. */
 TEST_F(gang, delegation)
 {
-	static const char * const files[] = {
-		"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control",
-	};
 	int *line = SHARED(int);
 	pid_t pid;
 
-	for (size_t i = 0; i < 4; i++) {
-		char *path = cg_name(self->a, files[i]);
-
-		ASSERT_EQ(0, chown(path, NOBODY, NOBODY));
-		free(path);
-	}
+	ASSERT_EQ(0, cg_delegate(self->a));
 	pid = task_fork(self->a);
 	ASSERT_LE(0, pid);
 	if (!pid) {

@@ -18,32 +18,6 @@
 
 #define HEADROOM	"cpu.headroom"
 #define STAT		"cpu.headroom.stat"
-#define NOBODY		65534
-
-static bool has_headroom(void)
-{
-	char *path = cg_name(CG_ROOT, "steer_probe"), *file;
-	bool has;
-
-	cg_enable(CG_ROOT, "+cpu");
-	mkdir(path, 0755);
-	file = cg_name(path, HEADROOM);
-	has = !access(file, F_OK);
-	rmdir(path);
-	free(file);
-	free(path);
-	return has;
-}
-
-#define REQUIRE_HEADROOM() do {						\
-	if (!has_headroom()) {						\
-		if (!steer_built())					\
-			SKIP(return, "this kernel has no cpu.headroom");	\
-		ASSERT_TRUE(steer_off_at_boot())			\
-			TH_LOG("cpu.headroom is missing");		\
-		SKIP(return, "cpu.headroom is off: cgroup_steer=0");	\
-	}								\
-} while (0)
 
 /* A line of cpu.headroom.stat: "demand 30.00" */
 static bool stat_is(const char *cg, const char *line)
@@ -152,7 +126,7 @@ static int confine(FIXTURE_DATA(headroom) *self)
 
 FIXTURE_SETUP(headroom)
 {
-	REQUIRE_HEADROOM();
+	REQUIRE_FILE(HEADROOM);
 	ASSERT_EQ(0, topo_read(&self->t));
 	self->top = cg_top("steer_headroom");
 	ASSERT_NE(NULL, self->top);
@@ -426,18 +400,10 @@ static int attack(FIXTURE_DATA(headroom) *self)
 
 TEST_F_TIMEOUT(headroom, delegation, 200)
 {
-	static const char * const files[] = {
-		"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control",
-	};
 	int status;
 	pid_t pid;
 
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		char *path = cg_name(self->main, files[i]);
-
-		ASSERT_EQ(0, chown(path, NOBODY, NOBODY));
-		free(path);
-	}
+	ASSERT_EQ(0, cg_delegate(self->main));
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	pid = task_fork(self->main);

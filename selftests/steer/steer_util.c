@@ -410,21 +410,39 @@ bool steer_off_at_boot(void)
 	return strstr(line, "cgroup_steer=0");
 }
 
-bool cg_has_hint(void)
+/* Do groups have this file? */
+bool cg_has(const char *file)
 {
 	char *path = cg_name(CG_ROOT, "steer_probe");
 	bool has = false;
 
 	cg_enable(CG_ROOT, "+cpu");
 	if (!mkdir(path, 0755) || errno == EEXIST) {
-		char *file = cg_name(path, "cpu.hint");
+		char *name = cg_name(path, file);
 
-		has = !access(file, F_OK);
-		free(file);
+		has = !access(name, F_OK);
+		free(name);
 		rmdir(path);
 	}
 	free(path);
 	return has;
+}
+
+/* As the kernel documents it: /sys/kernel/cgroup/delegate */
+int cg_delegate(const char *cg)
+{
+	static const char * const files[] = {
+		"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control",
+	};
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < sizeof(files) / sizeof(*files); i++) {
+		char *path = cg_name(cg, files[i]);
+
+		ret = chown(path, NOBODY, NOBODY);
+		free(path);
+	}
+	return ret;
 }
 
 /* ------------------------------------------------------------------ tasks */

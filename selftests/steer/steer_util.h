@@ -81,10 +81,15 @@ int file_write(const char *path, const void *buf, size_t len);
 int file_read(const char *path, char *buf, size_t len);
 long file_key(const char *path, const char *key);
 
+/* A user and a group that own nothing */
+#define NOBODY	65534
+
 /* Control groups, by their full path. */
 bool steer_built(void);
 bool steer_off_at_boot(void);
-bool cg_has_hint(void);
+bool cg_has(const char *file);
+/* to NOBODY */
+int cg_delegate(const char *cg);
 char *cg_name(const char *parent, const char *name);
 char *cg_top(const char *name);
 char *cg_new(const char *parent, const char *name);
@@ -185,18 +190,20 @@ void trace_stop(struct trace *tr);
 	}
 
 /*
- * A kernel without cpu.hint, or booted without it, skips everything. One that
- * has the mechanism but not the file is broken.
+ * A kernel without one of our files, or booted without them, skips everything. One
+ * that has the mechanism but not the file is broken.
  */
-#define REQUIRE_HINT() do {						\
-	if (!cg_has_hint()) {						\
+#define REQUIRE_FILE(file) do {						\
+	if (!cg_has(file)) {						\
 		if (!steer_built())					\
-			SKIP(return, "this kernel has no cpu.hint");	\
+			SKIP(return, "this kernel has no " file);	\
 		ASSERT_TRUE(steer_off_at_boot())			\
-			TH_LOG("cpu.hint is missing");			\
-		SKIP(return, "cpu.hint is off: cgroup_steer=0");	\
+			TH_LOG(file " is missing");			\
+		SKIP(return, file " is off: cgroup_steer=0");		\
 	}								\
 } while (0)
+
+#define REQUIRE_HINT()	REQUIRE_FILE("cpu.hint")
 
 #define REQUIRE_LLCS(t, n) do {						\
 	if ((t)->nr_llcs < (n) || topo_llc_weight(t) < 2)		\
