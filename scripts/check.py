@@ -8,11 +8,14 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import itertools
+import multiprocessing
+import multiprocessing.connection
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -47,6 +50,8 @@ DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 # headroom_test and gang_test would take more than five minutes each; churn_test throttles and has gangs, too.
 DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "delegation_test", "churn_test")
+# Seconds between signs of life of steps that run side by side
+LANE_REPORT = 20.0
 # Each in a machine of its own, so that its failures do not spoil the others: they take CPUs off and on. And where
 # nested groups are throttled often, by cpu.max no less than by cpu.headroom, Linux 6.12 counts one task too many on a
 # runqueue now and then, and warns when that CPU goes off, however much later.
@@ -55,18 +60,14 @@ OWN_MACHINE = ("headroom_test", "gang_test", "churn_test")
 
 @dataclass(frozen=True)
 class Step:
-    """A named step; what it needs are steps without which it makes no sense. On demand: only if it is named."""
+    """A named step; what it needs are steps without which it makes no sense. A lane is one CPU's worth of work whose
+    results do not depend on what else runs: neighbours of that kind run side by side."""
 
     name: str
     what: str
     run: Callable[[Target], list[Test]]
     needs: tuple[str, ...] = ()
-    on_demand: bool = False
-
-
-def chosen(names: Sequence[str]) -> list[Step]:
-    """The steps of these names; without any, all but those on demand."""
-    return [step for step in STEPS if (step.name in names if names else not step.on_demand)]
+    lane: bool = False
 
 
 def simple(name: str, main: Callable[[], int | None]) -> Callable[[Target], list[Test]]:
@@ -129,14 +130,23 @@ def cgctl_tests(_: Target) -> list[Test]:
     return [*tests, *cgctl_screen.screen(), *cgctl_screen.large_tree(), *cgctl_deb.test()]
 
 
+NOT_NATIVE = "cgctl is built for this machine, not for "
+
+
+def systemd_kernel(target: Target) -> list[Test]:
+    if target.cross_compile:
+        return [Test("kernel systemd", SKIPPED, NOT_NATIVE + target.arch)]
+    return build("systemd")(target)
+
+
 def systemd_tests(target: Target) -> list[Test]:
     """Debian's systemd, on a kernel with what it wants."""
     if target.cross_compile:
-        return [Test("systemd", SKIPPED, f"cgctl is built for this machine, not for {target.arch}")]
+        return [Test("systemd", SKIPPED, NOT_NATIVE + target.arch)]
     cgctl.build()
     kbuild.build(target, "systemd")
     out = LOGS / "systemd"
-    tests = systemd.run(target, out, units=systemd.FEW_UNITS)
+    tests = systemd.run(target, out)
     for line in systemd.figures(out):
         print(f"    {line}", flush=True)
     return tests
@@ -178,17 +188,18 @@ STEPS = (
     Step("split", "selftests: 2 nodes, 4 LLCs, SMT", selftests("split"), ("kernel",)),
     Step("nosmt", "selftests: 2 LLCs, no SMT", selftests("nosmt"), ("kernel",)),
     Step("single", "selftests: one LLC", selftests("single"), ("kernel",)),
-    Step("up", "selftests: one CPU", selftests("up"), ("kernel",)),
     Step("disabled", "selftests: cgroup_steer=0", disabled, ("kernel",)),
     Step("demo", "the demo", demo, ("kernel",)),
     Step("cgctl-tests", "cgctl: unit tests, commands, terminal, package", cgctl_tests),
-    # A quarter of an hour on one core, and not reliable enough yet to judge a change by.
-    Step("systemd", "cgctl beside Debian's systemd", systemd_tests, ("cgctl-tests",), on_demand=True),
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),
-    Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",)),
-    Step("lab-collapse", "the collapse of seed 1, and that ours does not", regression.run, ("lab",)),
+    Step("kernel-systemd", "build the kernel for Debian's systemd", systemd_kernel),
+    # The longest first. Two have virtual time, one a virtual machine with one CPU.
+    Step("systemd", "cgctl beside Debian's systemd", systemd_tests, ("cgctl-tests", "kernel-systemd"), lane=True),
+    Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
+    Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True),
+    Step("lab-collapse", "the collapse of seed 1, and that ours does not", regression.run, ("lab",), lane=True),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-nosmt", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),
@@ -214,9 +225,10 @@ class Tee(io.TextIOBase):
         return self.streams[0].isatty()
 
 
-def run_step(step: Step, target: Target, log: Path) -> list[Test]:
+def run_step(step: Step, target: Target, log: Path, show: bool = True) -> list[Test]:
     """Run one step; whatever goes wrong in it is a failed test."""
-    with log.open("w", encoding="utf-8") as stream, contextlib.redirect_stdout(Tee(sys.stdout, stream)):
+    with log.open("w", encoding="utf-8") as stream, \
+            contextlib.redirect_stdout(Tee(sys.stdout, stream) if show else stream):
         try:
             tests = step.run(target)
             if not tests:
@@ -230,25 +242,67 @@ def run_step(step: Step, target: Target, log: Path) -> list[Test]:
     return tests
 
 
+def in_lanes(steps: Sequence[Step], target: Target) -> Iterator[tuple[Step, list[Test], float]]:
+    """Run steps in processes of their own, as many at a time as there are CPUs; each is shown when it has ended,
+    and given with its tests and its time in seconds."""
+    context = multiprocessing.get_context("fork")  # a step is a closure
+    waiting = list(steps)
+    running: dict[multiprocessing.connection.Connection, tuple[Step, Path, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            step = waiting.pop(0)
+            log = LOGS / f"{step.name}.log"
+            receiver, sender = context.Pipe(duplex=False)
+            context.Process(target=lambda: sender.send(  # pylint: disable=cell-var-from-loop
+                run_step(step, target, log, show=False))).start()  # pylint: disable=cell-var-from-loop
+            # Only that process can send now, and its end is the end of the pipe.
+            sender.close()
+            running[receiver] = (step, log, time.monotonic())
+        ended = multiprocessing.connection.wait(list(running), LANE_REPORT)
+        if not ended:
+            print("  " + ", ".join(f"{step.name}: {time.monotonic() - start:.0f} s"
+                                   for step, _, start in running.values()), flush=True)
+        for receiver in ended:
+            step, log, start = running.pop(receiver)
+            try:
+                tests = receiver.recv()
+            except EOFError:
+                tests = [Test(step.name, FAILED, "its process ended without a result")]
+            print(log.read_text(encoding="utf-8", errors="replace"), end="", flush=True)
+            yield step, tests, time.monotonic() - start
+
+
 def run_steps(steps: list[Step], target: Target) -> list[Test]:
     LOGS.mkdir(parents=True, exist_ok=True)
     results: list[Test] = []
     broken: set[str] = set()
+    numbers = {step.name: f"[{number}/{len(steps)}] {step.name}" for number, step in enumerate(steps, 1)}
     begin = time.monotonic()
-    for number, step in enumerate(steps, 1):
-        print(f"[{number}/{len(steps)}] {step.name}: {step.what}", flush=True)
-        start = time.monotonic()
-        if missing := broken & set(step.needs):
-            tests = [Test(step.name, FAILED, f"not run, because {', '.join(missing)} failed")]
-            print(f"  FAILED {tests[0].detail}")
-        else:
-            tests = run_step(step, target, LOGS / f"{step.name}.log")
-        results += tests
+
+    def ended(step: Step, tests: list[Test], seconds: float) -> None:
+        results.extend(tests)
         counts = summary(tests)
         if counts[FAILED]:
             broken.add(step.name)
-        print(f"[{number}/{len(steps)}] {step.name}: {'FAILED' if counts[FAILED] else 'ok'}, {counted(counts)}, "
-              f"{time.monotonic() - start:.0f} s ({(time.monotonic() - begin) / 60:.1f} min in all)", flush=True)
+        print(f"{numbers[step.name]}: {'FAILED' if counts[FAILED] else 'ok'}, {counted(counts)}, "
+              f"{seconds:.0f} s ({(time.monotonic() - begin) / 60:.1f} min in all)", flush=True)
+
+    for lane, group in itertools.groupby(steps, lambda step: step.lane):
+        ready = []
+        for step in group:
+            print(f"{numbers[step.name]}: {step.what}", flush=True)
+            start = time.monotonic()
+            if missing := broken & set(step.needs):
+                tests = [Test(step.name, FAILED, f"not run, because {', '.join(missing)} failed")]
+                print(f"  FAILED {tests[0].detail}")
+                ended(step, tests, 0.0)
+            elif lane:
+                ready.append(step)
+            else:
+                tests = run_step(step, target, LOGS / f"{step.name}.log")
+                ended(step, tests, time.monotonic() - start)
+        for step, tests, seconds in in_lanes(ready, target):
+            ended(step, tests, seconds)
     return results
 
 
@@ -259,13 +313,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.list:
         for step in STEPS:
-            print(f"  {step.name:<14}{step.what}{' (only if named)' if step.on_demand else ''}")
+            print(f"  {step.name:<16}{step.what}")
         return 0
     names = [name for name in arguments.only.split(",") if name]
     known = [step.name for step in STEPS]
     if unknown := [name for name in names if name not in known]:
         raise Fail(f"no step '{unknown[0]}'; the steps are: {', '.join(known)}")
-    results = run_steps(chosen(names), Target.from_environment(os.environ))
+    results = run_steps([step for step in STEPS if not names or step.name in names], Target.from_environment(os.environ))
     counts = summary(results)
     print(f"logs: {LOGS.relative_to(ROOT)}/")
     print(counted(counts))

@@ -33,10 +33,8 @@ GUEST = ROOT / "vm/guest"
 PROGRAM = "systemd"
 BOOTS = 3  # it asks for one reboot; more than that is a loop
 TIME_LIMIT = 2400
-# At once, where that is measured. It takes as long as all the other tests together.
+# At once. It takes as long as all the other tests together.
 UNITS = 500
-# Where it is enough that none is forgotten
-FEW_UNITS = 50
 
 
 def installed(target: Target) -> tuple[dict[str, tuple[bytes, int]], dict[str, str]]:
@@ -146,14 +144,17 @@ def figures(out: Path) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="run the tests whose names contain this")
+    parser.add_argument("--units", type=int, default=UNITS, help="how many are started at once (default: %(default)s)")
     arguments = parser.parse_args()
+    if arguments.units < 1:
+        raise Fail(f"--units {arguments.units}: at least 1 is needed")
     target = Target.from_environment(os.environ)
     if target.cross_compile:
         raise Fail(f"cgctl is built for this machine, so it cannot be tested on {target.arch}")
     kbuild.build(target, "systemd")
     cgctl.build()
     out = target.build / target.arch / "run/systemd"
-    tests = run(target, out, arguments.only)
+    tests = run(target, out, arguments.only, arguments.units)
     for line in [*figures(out), *ktap.remarks(tests)]:
         print(f"    {line}")
     counts = ktap.summary(tests)

@@ -3,7 +3,9 @@
 
 import contextlib
 import io
+import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -153,9 +155,44 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.failures(self.step("a", Fail("x")), self.step("b", [Test("y", PASSED)], ("a",)),
                                        self.step("c", [Test("z", PASSED)], ("b",))), ["a", "b", "c"])
 
-    def test_on_demand(self) -> None:
-        self.assertNotIn("systemd", [step.name for step in check.chosen([])])
-        self.assertEqual([step.name for step in check.chosen(["systemd", "hooks"])], ["hooks", "systemd"])
+    def test_lanes_run_side_by_side(self) -> None:
+        """Two steps that wait for each other end only if both run."""
+        with tempfile.TemporaryDirectory() as directory, mock.patch("os.cpu_count", return_value=2):
+            def meet(mine: str, other: str) -> check.Step:
+                def run(_: Target) -> list[Test]:
+                    (Path(directory) / mine).touch()
+                    for _ in range(1000):
+                        if (Path(directory) / other).exists():
+                            print(f"{mine} met {other}")
+                            return [Test(mine, PASSED)]
+                        time.sleep(0.01)
+                    return [Test(mine, FAILED)]
+                return check.Step(mine, "made up", run, lane=True)
+            tests, output = self.run_steps(meet("a", "b"), meet("b", "a"), self.step("c", [Test("z", PASSED)]))
+        self.assertEqual({(test.name, test.status) for test in tests[:2]}, {("a", PASSED), ("b", PASSED)})
+        self.assertEqual(tests[2], Test("z", PASSED))
+        self.assertIn("a met b", output)
+        self.assertIn("[2/3] b: ok, 1 passed", output)
+
+    def test_lanes_are_as_many_as_cpus(self) -> None:
+        with tempfile.TemporaryDirectory() as directory, mock.patch("os.cpu_count", return_value=1):
+            def alone(name: str) -> check.Step:
+                def run(_: Target) -> list[Test]:
+                    (Path(directory) / "here").mkdir()
+                    time.sleep(0.1)
+                    (Path(directory) / "here").rmdir()
+                    return [Test(name, PASSED)]
+                return check.Step(name, "made up", run, lane=True)
+            self.assertEqual(self.failures(alone("a"), alone("b"), alone("c")), [])
+
+    def test_a_lane_that_dies(self) -> None:
+        with mock.patch.object(check, "LANE_REPORT", 0.01):
+            died = check.Step("a", "made up", lambda _: os._exit(0), lane=True)  # pylint: disable=protected-access
+            failed = check.Step("b", "made up", mock.Mock(side_effect=Fail("the reason")), lane=True)
+            tests, output = self.run_steps(died, failed, self.step("c", [Test("z", PASSED)], ("b",)))
+        self.assertEqual({test.name for test in tests if test.status == FAILED}, {"a", "b", "c"})
+        self.assertIn("without a result", str(tests))
+        self.assertIn("the reason", output)
 
     def test_names(self) -> None:
         names = [step.name for step in check.STEPS]
