@@ -49,8 +49,8 @@ cgctl-tests: setup-cgctl ## run cgctl's tests
 install: setup-cgctl ## install cgctl with units, manual pages and completions (DESTDIR= PREFIX=usr)
 	@$(PYTHON) scripts/cgctl.py install
 
-systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name, UNITS=50: fewer at once)
-	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only '$(ONLY)') $(if $(UNITS),--units '$(UNITS)')
+systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name, UNITS=50: fewer at once, RELEASE=trixie)
+	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only '$(ONLY)') $(if $(UNITS),--units '$(UNITS)') $(if $(RELEASE),--release '$(RELEASE)')
 
 cgctl-deb: setup-cgctl ## a Debian package of cgctl
 	@$(PYTHON) scripts/cgctl_deb.py

@@ -26,6 +26,7 @@ import cgctl_screen
 import check_hooks
 import check_licence
 import deb
+import foreign
 import kbuild
 import kunit
 import lint
@@ -130,6 +131,8 @@ def cgctl_tests(_: Target) -> list[Test]:
     return [*tests, *cgctl_screen.screen(), *cgctl_screen.large_tree(), *cgctl_deb.test()]
 
 
+# Its systemd is what machines of this one get next, and runs what was built here.
+FOLLOWING = {"bookworm": "trixie"}
 NOT_NATIVE = "cgctl is built for this machine, not for "
 
 
@@ -139,17 +142,25 @@ def systemd_kernel(target: Target) -> list[Test]:
     return build("systemd")(target)
 
 
-def systemd_tests(target: Target) -> list[Test]:
-    """Debian's systemd, on a kernel with what it wants."""
-    if target.cross_compile:
-        return [Test("systemd", SKIPPED, NOT_NATIVE + target.arch)]
-    cgctl.build()
-    kbuild.build(target, "systemd")
-    out = LOGS / "systemd"
-    tests = systemd.run(target, out)
-    for line in systemd.figures(out):
-        print(f"    {line}", flush=True)
-    return tests
+def systemd_tests(units: int, following: bool = False) -> Callable[[Target], list[Test]]:
+    """The systemd of this Debian or of the following one, on a kernel with what it wants."""
+    def run_step(target: Target) -> list[Test]:
+        if target.cross_compile:
+            return [Test("systemd", SKIPPED, NOT_NATIVE + target.arch)]
+        release, name = "", "systemd"
+        if following:
+            own = foreign.own_release()
+            if own not in FOLLOWING:
+                return [Test("systemd-next", SKIPPED, f"the Debian release after {own} is not known")]
+            release, name = FOLLOWING[own], "systemd-next"
+        cgctl.build()
+        kbuild.build(target, "systemd")
+        out = LOGS / name
+        tests = systemd.run(dataclasses.replace(target, release=release), out, units=units)
+        for line in systemd.figures(out):
+            print(f"    {line}", flush=True)
+        return [dataclasses.replace(test, name=test.name.replace("systemd: ", f"{name}: ", 1)) for test in tests]
+    return run_step
 
 
 def demo(target: Target) -> list[Test]:
@@ -195,8 +206,11 @@ STEPS = (
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),
     Step("kernel-systemd", "build the kernel for Debian's systemd", systemd_kernel),
-    # The longest first. Two have virtual time, one a virtual machine with one CPU.
-    Step("systemd", "cgctl beside Debian's systemd", systemd_tests, ("cgctl-tests", "kernel-systemd"), lane=True),
+    # The longest first. All have virtual time, but for a machine with one CPU.
+    Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.UNITS), ("cgctl-tests", "kernel-systemd"),
+         lane=True),
+    Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
+         ("cgctl-tests", "kernel-systemd"), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True),
     Step("lab-collapse", "the collapse of seed 1, and that ours does not", regression.run, ("lab",), lane=True),

@@ -32,10 +32,12 @@ def host_arch() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The kernel version and architecture that a command works on."""
+    """The kernel version and architecture that a command works on, and the Debian release that packages are taken from:
+    the machine's own if it is empty."""
 
     kver: str = DEFAULT_KVER
     arch: str = "x86_64"
+    release: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Target:

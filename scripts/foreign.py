@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files of Debian packages of another architecture, without installing them or changing apt's configuration.
+"""Files of Debian packages of another architecture or release, without installing them or changing apt's configuration.
 
-They come from the machine's own apt sources. apt is given lists, a cache and a package database of its own, the last
+They come from the machine's own apt sources, those of another release from the archives that these name. apt is given lists, a cache and a package database of its own, the last
 one empty: it sees the target's packages only, resolves dependencies as for a new machine, and checks signatures and
 hashes as it always does. What was unpacked stays as it is until `make clean`, whatever the archive has by then.
 """
@@ -45,10 +45,32 @@ NOT_FOUND = re.compile(r"Unable to locate package (\S+)|Package '?([^\s']+)'? ha
 NO_NETWORK = re.compile(r"^(Err:|[WE]: (Failed to fetch|Some index files failed))", re.MULTILINE)
 
 
+# What apt can say of each index that the machine's sources name
+INDEXES = ("apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def own_release() -> str:
+    """The codename of the machine's own Debian release."""
+    release = platform.freedesktop_os_release()
+    return release.get("VERSION_CODENAME", release["ID"])
+
+
 def directory(target: Target) -> Path:
     """Where the target's packages are: apart by Debian release, whose libraries do not mix."""
-    release = platform.freedesktop_os_release()
-    return target.build / target.arch / "packages" / release.get("VERSION_CODENAME", release["ID"])
+    return target.build / target.arch / "packages" / (target.release or own_release())
+
+
+def sources_of(release: str, own: str, indexes: str) -> str:
+    """apt's sources for another release: those of our own, with the same updates, in its place."""
+    signed_by = f" [signed-by={KEYRING}]" if KEYRING.is_file() else ""
+    found = {f"deb{signed_by} {uri} {release}{codename.removeprefix(own)} main\n"
+             for codename, component, uri in (line.split() for line in indexes.splitlines())
+             if component == "main" and codename in (own, f"{own}-updates", f"{own}-security")}
+    if not found:
+        raise Fail(f"{release}: this machine's apt sources do not name Debian's archive with the release {own} and the "
+                   f"component main, so it is not known where {release} is.")
+    return "".join(sorted(found))
 
 
 def apt_get(target: Target) -> list[str | Path]:
@@ -65,11 +87,18 @@ def apt_get(target: Target) -> list[str | Path]:
                                   re.MULTILINE):
         if index != "Packages":
             text += f'Acquire::IndexTargets::{kind}::{index}::DefaultEnabled "false";\n'
+    if target.release not in ("", own_release()):
+        replace_file(work / "sources.list",
+                     sources_of(target.release, own_release(), capture(list(INDEXES))).encode())
+        text += f'Dir::Etc::sourcelist "{work}/sources.list";\nDir::Etc::sourceparts "/dev/null";\n'
     replace_file(work / "apt.conf", text.encode())
     return ["apt-get", "-q", "-c", work / "apt.conf"]
 
 
 def sources_advice(target: Target) -> str:
+    if target.release not in ("", own_release()):
+        return (f"They were looked for in the release {target.release}, in the archives that this machine's apt sources "
+                f"name; see {directory(target) / 'sources.list'}.")
     return (f"Look in /etc/apt/sources.list and sources.list.d: Debian's component main must be there, with the suites "
             f"for security and updates,\nand not be limited to other architectures than {DEBIAN_ARCH[target.arch]} "
             f"([arch=...] or Architectures:). Then try again.")
@@ -80,6 +109,8 @@ def advice(target: Target, log: str) -> str:
     if names := sorted({name for match in NOT_FOUND.findall(log) for name in match if name}):
         return (f"The apt sources of this machine do not have, for {DEBIAN_ARCH[target.arch]}, what is needed of: "
                 f"{', '.join(names)}.\n{sources_advice(target)}")
+    if target.release and "does not have a Release file" in log:
+        return f"There may be no release {target.release}. {sources_advice(target)}"
     if NO_NETWORK.search(log):
         return ("The Debian archive could not be reached. Look at the network and, where there is one, at apt's proxy "
                 "(Acquire::http::Proxy);\nwhen 'apt-get update' works as root, try again.")

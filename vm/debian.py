@@ -126,7 +126,7 @@ def mke2fs() -> str:
 
 def build(target: Target, extra: Mapping[str, tuple[bytes, int]], links: Mapping[str, str]) -> Path:
     """The disk: packages, then extra files (path -> content and mode) and links. Made anew when any of it changed."""
-    directory = target.build / target.arch / "debian"
+    directory = target.build / target.arch / "debian" / (target.release or foreign.own_release())
     with locked(directory / "lock"):
         packages = foreign.unpack_all(target, PACKAGES)
         state = hashlib.sha256(Path(__file__).read_bytes())

@@ -10,6 +10,7 @@ not depend on what else the host does; only the limit on all of it is real time.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import secrets
@@ -37,10 +38,8 @@ TIME_LIMIT = 2400
 UNITS = 500
 
 
-def installed(target: Target) -> tuple[dict[str, tuple[bytes, int]], dict[str, str]]:
+def installed(stage: Path) -> tuple[dict[str, tuple[bytes, int]], dict[str, str]]:
     """What is put on the disk: cgctl as it is installed, and the tests. Files with their modes, and links."""
-    stage = target.build / target.arch / "cgctl-stage"
-    shutil.rmtree(stage, ignore_errors=True)
     cgctl.install(stage)
     files = {str(path.relative_to(stage)): (path.read_bytes(), path.stat().st_mode & 0o777)
              for path in sorted(stage.rglob("*")) if path.is_file()}
@@ -99,12 +98,12 @@ def boot_once(line: list[str], result: Path, deadline: float, progress: Progress
 def run(target: Target, out: Path, only: str = "", units: int = UNITS) -> list[ktap.Test]:
     """The tests whose names contain `only`; where many units are wanted, there are so many."""
     kernel = kbuild.image(target, "systemd")
-    disk = debian.build(target, *installed(target))
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
+    disk = debian.build(target, *installed(out / "stage"))
     debian.copy(disk, out / "disk.ext4")
     nonce, deadline = secrets.token_hex(16), time.monotonic() + TIME_LIMIT
-    progress, problem, report = Progress("Debian"), "", ""
+    progress, problem, report = Progress(f"Debian {target.release}".rstrip()), "", ""
     print(f"  machine: {target.arch}, 2 CPUs, virtual time", flush=True)
     for boot in range(1, BOOTS + 1):
         line = command(target, kernel, out, nonce, boot, f"steer.only={only} steer.units={units}")
@@ -144,16 +143,19 @@ def figures(out: Path) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="run the tests whose names contain this")
+    parser.add_argument("--release", default="", help="of Debian, with its systemd (default: the machine's own)")
     parser.add_argument("--units", type=int, default=UNITS, help="how many are started at once (default: %(default)s)")
     arguments = parser.parse_args()
+    if not re.fullmatch("[a-z]*", arguments.release):
+        raise Fail(f"--release {arguments.release}: a codename such as trixie is wanted")
     if arguments.units < 1:
         raise Fail(f"--units {arguments.units}: at least 1 is needed")
-    target = Target.from_environment(os.environ)
+    target = dataclasses.replace(Target.from_environment(os.environ), release=arguments.release)
     if target.cross_compile:
         raise Fail(f"cgctl is built for this machine, so it cannot be tested on {target.arch}")
     kbuild.build(target, "systemd")
     cgctl.build()
-    out = target.build / target.arch / "run/systemd"
+    out = target.build / target.arch / "run" / f"systemd {target.release}".rstrip().replace(" ", "-")
     tests = run(target, out, arguments.only, arguments.units)
     for line in [*figures(out), *ktap.remarks(tests)]:
         print(f"    {line}")
