@@ -268,7 +268,7 @@ static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *po
 /* Did a queue not get on in all of the last period? It may be new here, too. */
 static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 {
-	return pool->epoch - cfs_rq->steer.epoch > 1;
+	return READ_ONCE(pool->epoch) - cfs_rq->steer.epoch > 1;
 }
 
 /*
@@ -483,6 +483,20 @@ static bool steer_pool_empty(struct steer_pool *pool)
 	       READ_ONCE(pool->tokens) < (s64)STEER_GRANT_LEAST;
 }
 
+/*
+ * Its group has had its share of this period. Only a guess without the locks, which
+ * others of the pool need meanwhile, and which where there are many groups would be
+ * taken for nothing more than for something.
+ */
+static bool steer_queue_capped(struct cfs_rq *cfs_rq, struct steer_pool *pool)
+{
+	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
+
+	return READ_ONCE(pool->binding) && READ_ONCE(hr->capped) &&
+	       READ_ONCE(hr->epoch) == READ_ONCE(pool->epoch) &&
+	       (READ_ONCE(pool->floor) <= 0 || !steer_queue_starves(cfs_rq, pool));
+}
+
 /**
  * struct steer_visit - how far one visit of a CPU's queues has come
  * @busy: runtime that the CPU can now spend
@@ -514,7 +528,7 @@ static void steer_resume_line(struct steer_line *line, struct steer_visit *visit
 			return;
 		visit->look--;
 		cfs_rq = list_first_entry(&line->queues, struct cfs_rq, steer.waiting);
-		grant = steer_resume(cfs_rq);
+		grant = steer_queue_capped(cfs_rq, pool) ? -1 : steer_resume(cfs_rq);
 		if (grant >= 0) {
 			unthrottle_cfs_rq(cfs_rq);
 			visit->resumed++;
