@@ -66,8 +66,10 @@
  * by level from the root; below it EEVDF chooses a member. A member that sleeps
  * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
  * Others that wake up wait for the end of the slot. That is one slot more than they
- * would, at most, and it is the only thing that they lose. Per-CPU kernel threads do
- * not even wait: the kernel depends on them.
+ * would, at most, and it is the only thing that they lose: before a CPU follows the
+ * next one, EEVDF is asked, and if it picks a task that uses less than 3 % of a CPU,
+ * that comes first. Otherwise, with two gangs, it would have to wait until both were
+ * in debt. Per-CPU kernel threads do not even wait: the kernel depends on them.
  *
  * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
  * own, take the CPU as ever: nothing here is asked about them. When they are done,
@@ -77,8 +79,8 @@
  * group (cpu.idle) gives way as others do, and has no slots. Entities whose dequeue
  * is delayed do not count as runnable. With core scheduling each CPU proposes the
  * favoured member; the pick for the whole core may take another, for a cookie's
- * sake. CPUs without a scheduling domain (isolated ones) take no part, and tickless
- * ones (nohz_full) are not interrupted.
+ * sake, and all threads of a core follow, or none. CPUs without a scheduling domain
+ * (isolated ones) take no part, and tickless ones (nohz_full) are not interrupted.
  *
  * More members than CPUs: one on each CPU runs in a slot, and those that share a
  * CPU take turns within the gang's share.
@@ -208,6 +210,8 @@ struct steer_gang_slot {
  * @seen: numbers of the slots that the last pick saw
  * @picking: a pick is under way, which looks again when it is done; read by others
  * @retried: the last pick was repeated
+ * @ask: the favoured slot is new here, so EEVDF is asked before it is followed
+ * @asked: it was, for the pick that is repeated now
  * @next_try: look for members on other CPUs not before [ns]
  * @joined: the gang whose member runs, in a slot
  * @joined_slot: that slot
@@ -244,6 +248,8 @@ struct steer_gang_cpu {
 	u64			seen[STEER_NR_SCOPES];
 	bool			picking;
 	bool			retried;
+	bool			ask;
+	bool			asked;
 	u64			next_try;
 	struct steer_gang	*joined;
 	struct steer_gang_slot	*joined_slot;
@@ -362,11 +368,8 @@ static bool steer_gang_here(struct steer_gang *gang, struct rq *rq)
 	return true;
 }
 
-/*
- * What the gang is owed here: the most, of all levels that it is picked at. One at
- * which nobody competes owes nothing.
- */
-static s64 steer_gang_owed(struct steer_gang *gang, struct rq *rq)
+/* The most, of all levels that it is picked at. One at which nobody competes owes nothing. */
+static s64 steer_gang_owed_here(struct steer_gang *gang, struct rq *rq)
 {
 	struct sched_entity *se;
 	s64 most = S64_MIN;
@@ -380,11 +383,11 @@ static s64 steer_gang_owed(struct steer_gang *gang, struct rq *rq)
 	return most;
 }
 
-/* For how long the others here have waited beyond their due: the most, of all levels. */
-static s64 steer_gang_waited(struct steer_gang *gang, struct rq *rq)
+/* The most, of all levels; below 0, the gang has. */
+static s64 steer_gang_waited_here(struct steer_gang *gang, struct rq *rq)
 {
 	struct sched_entity *se;
-	s64 most = 0;
+	s64 most = S64_MIN;
 
 	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
 		struct cfs_rq *cfs_rq = se->cfs_rq;
@@ -395,9 +398,44 @@ static s64 steer_gang_waited(struct steer_gang *gang, struct rq *rq)
 
 		if (cfs_rq->curr && cfs_rq->curr->on_rq)
 			total += scale_load_down(cfs_rq->curr->load.weight);
-		most = max(most, steer_gang_wait(lag, weight, total));
+		most = max(most, steer_gang_wait(lag, weight, total) -
+				 steer_gang_wait(-lag, weight, total));
 	}
 	return most;
+}
+
+/*
+ * With core scheduling, what is picked for one thread of a core decides about the
+ * others, so all of them have the same opinion: the mean. They share a lock.
+ */
+static s64 steer_gang_mean(s64 (*of)(struct steer_gang *gang, struct rq *rq),
+			   struct steer_gang *gang, struct rq *rq)
+{
+	s64 sum = 0;
+	int cpu, nr = 0;
+
+	if (!sched_core_enabled(rq))
+		return of(gang, rq);
+	for_each_cpu(cpu, steer_core_mask(cpu_of(rq))) {
+		if (__rq_lockp(cpu_rq(cpu)) != __rq_lockp(rq) ||
+		    !steer_gang_here(gang, cpu_rq(cpu)))
+			continue;
+		sum += of(gang, cpu_rq(cpu));
+		nr++;
+	}
+	return nr ? div_s64(sum, nr) : of(gang, rq);
+}
+
+/* What the gang is owed on this core; REQUIRES: the lock of @rq. */
+static s64 steer_gang_owed(struct steer_gang *gang, struct rq *rq)
+{
+	return steer_gang_mean(steer_gang_owed_here, gang, rq);
+}
+
+/* For how long the others on this core have waited beyond their due; likewise. */
+static s64 steer_gang_waited(struct steer_gang *gang, struct rq *rq)
+{
+	return steer_gang_mean(steer_gang_waited_here, gang, rq);
 }
 
 /* Runnable tasks that compete for the CPU; SCHED_IDLE ones do not. */
@@ -442,6 +480,12 @@ static bool steer_gang_weighty(struct task_struct *p)
 	return !(p->flags & PF_KTHREAD) &&
 	       READ_ONCE(p->se.avg.util_avg) >= STEER_GANG_MIN_UTIL &&
 	       !steer_gang_gives_way(p);
+}
+
+/* Will it be gone in a moment? One that gives way to others can wait. */
+static bool steer_gang_brief(struct task_struct *p)
+{
+	return !steer_gang_weighty(p) && !steer_gang_gives_way(p);
 }
 
 static void steer_gang_arm(struct steer_gang_cpu *me, u64 end)
@@ -826,14 +870,24 @@ static bool steer_gang_kthread_first(struct cfs_rq *cfs_rq)
 	return false;
 }
 
+/* From now on, this CPU obeys the slot until its end. */
+static void steer_gang_followed(struct steer_gang_cpu *me)
+{
+	me->followed_slot = me->slot;
+	me->followed_seq = me->seq;
+}
+
 /* A pick begins: which slots are under way here, and whose member comes next? */
 static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 {
 	u64 length = steer_gang_length();
+	bool asked = me->asked;
 	int scope;
 
 	me->now = ktime_get_ns();
 	me->favour = NULL;
+	me->ask = false;
+	me->asked = false;
 	me->held = 0;
 	me->held_end = 0;
 	me->busy = 0;
@@ -851,6 +905,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		struct steer_gang_slot *slot;
 		struct steer_gang *gang, *last;
 		u64 end, seq;
+		bool followed;
 
 		if (!READ_ONCE(steer_gang_nr[scope]))
 			continue;
@@ -873,18 +928,19 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		me->wide |= BIT(scope);
 		if (me->favour)
 			continue;
-		if ((me->followed_slot != slot || me->followed_seq != seq) &&
-		    !steer_gang_follows(steer_gang_waited(gang, rq), length))
+		followed = me->followed_slot == slot && me->followed_seq == seq;
+		if (!followed && !steer_gang_follows(steer_gang_waited(gang, rq), length))
 			continue;
 		me->favour = gang;
 		me->slot = slot;
 		me->seq = seq;
 		me->end = end;
-		me->followed_slot = slot;
-		me->followed_seq = seq;
+		me->ask = !followed && !asked;
 	}
 	if (me->favour && steer_gang_kthread_first(&rq->cfs))
 		me->favour = NULL;
+	if (me->favour && !me->ask)
+		steer_gang_followed(me);
 }
 
 /* The entity at the level @cfs_rq that leads to the members of @gang. */
@@ -964,7 +1020,7 @@ struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 	    !READ_ONCE(cfs_rq->tg->steer.gang.effective) &&
 	    steer_gang_holds(me, rq, cfs_rq->next))
 		cfs_rq->next = NULL;
-	return me->favour ? steer_gang_at(me->favour, rq, cfs_rq) : NULL;
+	return me->favour && !me->ask ? steer_gang_at(me->favour, rq, cfs_rq) : NULL;
 }
 
 static bool steer_gang_entity_idle(struct sched_entity *se)
@@ -1193,6 +1249,19 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 	if (me->favour && READ_ONCE(me->slot->gang) != me->favour)
 		me->favour = NULL;
 
+	/* The slot is new here. What did EEVDF pick? */
+	if (me->favour && me->ask) {
+		me->ask = false;
+		if (gang == me->favour) {
+			steer_gang_followed(me);
+		} else if (steer_gang_brief(p)) {
+			me->favour = NULL;
+		} else {
+			me->asked = true;
+			return true;
+		}
+	}
+
 	if (!me->favour && rcu_access_pointer(rq->sd)) {
 		bid = gang ? steer_gang_lead(rq, me, gang, p) :
 			     steer_gang_pass(rq, me, p);
@@ -1221,6 +1290,26 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 	return false;
 }
 
+/* A member runs for the sake of its cookie. If its gang has a slot, it is in it. */
+static void steer_gang_adopt(struct rq *rq, struct steer_gang_cpu *me,
+			     struct steer_gang *gang)
+{
+	struct steer_gang_slot *slot = steer_gang_slot(rq, READ_ONCE(gang->scope));
+	struct steer_gang *other;
+	u64 end, seq;
+
+	end = steer_gang_slot_read(slot, ktime_get_ns(), &other, &seq);
+	if (!end || other != gang || !rcu_access_pointer(rq->sd))
+		return;
+	me->favour = gang;
+	me->slot = slot;
+	me->seq = seq;
+	me->end = end;
+	steer_gang_followed(me);
+	if (steer_gang_others(gang, rq) > 0)
+		steer_gang_arm(me, end);
+}
+
 void __steer_gang_switch(struct rq *rq, struct task_struct *next)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
@@ -1229,6 +1318,9 @@ void __steer_gang_switch(struct rq *rq, struct task_struct *next)
 	if (next->sched_class == &fair_sched_class)
 		gang = steer_gang_of(next);
 	WRITE_ONCE(me->running, gang);
+	if (gang && sched_core_enabled(rq) && me->favour != gang &&
+	    !READ_ONCE(steer_gang_variant))
+		steer_gang_adopt(rq, me, gang);
 	if (me->joined || (gang && me->favour))
 		steer_gang_account(me, next, gang, ktime_get_ns());
 }
