@@ -11,8 +11,10 @@
 #include "../kselftest_harness.h"
 #include "steer_util.h"
 
+#include <linux/prctl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
@@ -880,6 +882,66 @@ TEST_F_TIMEOUT(gang, removal, 300)
 	}
 	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
 	EXPECT_EQ(1, file_key(GANG_DEBUG, "gang_users"));
+}
+
+/* A cookie of their own for all of them. Negative errno on failure. */
+static int core_cookie(const struct hogs *h)
+{
+	int ret = 0;
+
+	if (prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, h->hog[0].pid,
+		  PR_SCHED_CORE_SCOPE_THREAD_GROUP, 0) ||
+	    prctl(PR_SCHED_CORE, PR_SCHED_CORE_SHARE_FROM, h->hog[0].pid,
+		  PR_SCHED_CORE_SCOPE_THREAD, 0))
+		return -errno;
+	for (int i = 1; i < h->nr; i++)
+		if (prctl(PR_SCHED_CORE, PR_SCHED_CORE_SHARE_TO, h->hog[i].pid,
+			  PR_SCHED_CORE_SCOPE_THREAD_GROUP, 0))
+			ret = -errno;
+	/* and none for this process again */
+	if (prctl(PR_SCHED_CORE, PR_SCHED_CORE_SHARE_FROM, 1, PR_SCHED_CORE_SCOPE_THREAD, 0))
+		ret = -errno;
+	return ret;
+}
+
+/*
+ *	a	gang, a member on each CPU, with a cookie
+ *	h	busy loops, with another
+ *
+ * With core scheduling, the threads of a core never run both: the pick for a core
+ * has the last word. There are slots nevertheless, and everybody has his share.
+ */
+TEST_F_TIMEOUT(gang, core_scheduling, 300)
+{
+	long corun, usage;
+	double got;
+
+	REQUIRE_CPUS(2);
+	if (self->t.smt < 2)
+		SKIP(return, "needs SMT");
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_start(&self->hogs[0], self->a, &self->cpus, 0));
+	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->h, &self->cpus, 0));
+	if (core_cookie(&self->hogs[0]))
+		SKIP(return, "this kernel has no core scheduling");
+	ASSERT_EQ(0, core_cookie(&self->hogs[1]));
+	ASSERT_EQ(0, hogs_run(&self->hogs[0]));
+	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
+	hogs_use(self, 300);
+	corun = cg_stat(self->a, "gang_corun_usec");
+	got = share(self, 2000);
+	corun = cg_stat(self->a, "gang_corun_usec") - corun;
+	TH_LOG("%.1f %%, together for %ld us, %ld slots, favoured for %ld us", got, corun,
+	       cg_stat(self->a, "gang_slots_led"), cg_stat(self->a, "gang_favoured_usec"));
+	EXPECT_GT(65, got);
+	EXPECT_LT(35, got);
+	EXPECT_LT(0, corun);
+	EXPECT_LT(0, cg_stat(self->a, "gang_slots_led"));
+	/* in slots on all threads, not on those alone that chose it */
+	usage = cg_stat(self->a, "usage_usec");
+	EXPECT_LT(usage / 2, cg_stat(self->a, "gang_favoured_usec"));
+	EXPECT_TRUE(all_get_on(&self->hogs[0], 50));
+	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
 }
 
 /* A real-time task takes its CPU at once, for as long as it wants. */
