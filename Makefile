@@ -31,8 +31,8 @@ tree: setup-kernel ## the kernel source with hooks and overlay, in build/
 kernel: setup-kernel ## build the kernel (VARIANT=base|debug|systemd|lab|off)
 	@$(PYTHON) scripts/kbuild.py --variant $(or $(VARIANT),base)
 
-selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|nosmt|single|up)
-	@$(PYTHON) vm/run.py --mode check $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(PROGRAM),--only $(PROGRAM))
+selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|nosmt|single|up, VARIANT=debug, APPEND=)
+	@$(PYTHON) vm/run.py --mode check $(if $(VARIANT),--variant $(VARIANT)) $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(PROGRAM),--only $(PROGRAM))
 
 kunit: setup-kernel ## run the KUnit tests under user-mode Linux
 	@$(PYTHON) scripts/kunit.py

@@ -46,8 +46,6 @@ from ktap import FAILED, PASSED, SKIPPED, Test, counted, remarks, summary  # noq
 from second_look import look_again  # noqa: E402
 
 LOGS = ROOT / "build/check"
-# Checkers and a debug build make everything slower, more so on an emulated CPU.
-DEBUG_SCALE = 4.0
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 # headroom_test and gang_test would take more than five minutes each; churn_test throttles and has gangs, too.
 DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "delegation_test", "churn_test")
@@ -92,13 +90,13 @@ def build(variant: str) -> Callable[[Target], list[Test]]:
 
 def machine(target: Target, mode: str, topology: str, variant: str = "base", append: str = "",
             only: str = "") -> run.Machine:
+    """A machine; what is appended to its command line has its log apart."""
     root = initramfs.build(target)
-    scale = DEBUG_SCALE if variant == "debug" else 1.0
-    limit = 300 + scale * sum(initramfs.run_list(ROOT / "selftests/steer/run-list").values())
-    suffix = ("-disabled" if append else "") + (f"-{only}" if only and "," not in only else "")
+    scale = run.scale_of(variant)
+    suffix = (f"-{append.partition('=')[0]}" if append else "") + (f"-{only}" if only and "," not in only else "")
     return run.Machine(arch=target.arch, kernel=kbuild.image(target, variant), root=root, mode=mode, topology=topology,
-                       out=LOGS / f"{mode}-{variant}-{topology}{suffix}", timeout=round(limit), scale=scale,
-                       memory=3072 if variant == "debug" else 2048, append=append, only=only)
+                       out=LOGS / f"{mode}-{variant}-{topology}{suffix}", timeout=run.time_limit(scale), scale=scale,
+                       memory=run.memory_of(variant), append=append, only=only)
 
 
 def selftests(topology: str, variant: str = "base", programs: Sequence[str] = ()) -> Callable[[Target], list[Test]]:
@@ -124,6 +122,11 @@ def debug_selftests(target: Target) -> list[Test]:
 def disabled(target: Target) -> list[Test]:
     """With the feature switched off at boot there are no files, and the selftests notice and skip."""
     return run.check(machine(target, "check", "split", append="cgroup_steer=0"), present=False)
+
+
+def isolated(target: Target) -> list[Test]:
+    """Of eight CPUs the last one is isolated, and one under each cache is tickless."""
+    return run.check(machine(target, "check", "nosmt", append="isolcpus=7 nohz_full=3,5", only="isolated_test"))
 
 
 def cgctl_tests(_: Target) -> list[Test]:
@@ -200,6 +203,7 @@ STEPS = (
     Step("nosmt", "selftests: 2 LLCs, no SMT", selftests("nosmt"), ("kernel",)),
     Step("single", "selftests: one LLC", selftests("single"), ("kernel",)),
     Step("disabled", "selftests: cgroup_steer=0", disabled, ("kernel",)),
+    Step("isolated", "selftests: isolated and tickless CPUs", isolated, ("kernel",)),
     Step("demo", "the demo", demo, ("kernel",)),
     Step("cgctl-tests", "cgctl: unit tests, commands, terminal, package", cgctl_tests),
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
@@ -333,7 +337,8 @@ def main() -> int:
     known = [step.name for step in STEPS]
     if unknown := [name for name in names if name not in known]:
         raise Fail(f"no step '{unknown[0]}'; the steps are: {', '.join(known)}")
-    results = run_steps([step for step in STEPS if not names or step.name in names], Target.from_environment(os.environ))
+    steps = [step for step in STEPS if not names or step.name in names]
+    results = run_steps(steps, Target.from_environment(os.environ))
     counts = summary(results)
     print(f"logs: {LOGS.relative_to(ROOT)}/")
     print(counted(counts))

@@ -180,6 +180,14 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
+def llc_sets(machine: Machine) -> list[frozenset[int]]:
+    """What the scheduler should see of the caches: a CPU isolated at boot is alone."""
+    isolated = re.search(r"\bisolcpus=([\d,]+)", machine.append)
+    apart = {int(cpu) for cpu in isolated[1].split(",") if cpu} if isolated else set()
+    return [found for found in (llc - apart for llc in TOPOLOGIES[machine.topology].llc_sets()) if found] + [
+        frozenset({cpu}) for cpu in apart]
+
+
 def check(machine: Machine, present: bool = True) -> list[ktap.Test]:
     expected = list(initramfs.run_list(ROOT / "selftests/steer/run-list"))
     if machine.only:
@@ -189,7 +197,7 @@ def check(machine: Machine, present: bool = True) -> list[ktap.Test]:
         expected = [name for name in expected if name in names]
     nonce, problem = run(machine)
     return ktap.judge(text(machine.out / "result.log"), nonce, expected, text(machine.out / "console.log"), problem,
-                      TOPOLOGIES[machine.topology].llc_sets(), present)
+                      llc_sets(machine), present)
 
 
 def demo(machine: Machine) -> None:
@@ -207,26 +215,44 @@ def show(tests: list[ktap.Test]) -> dict[str, int]:
     return ktap.summary(tests)
 
 
+def scale_of(variant: str) -> float:
+    """How much slower a kernel is: checkers cost time, more so on an emulated CPU."""
+    return 4.0 if variant == "debug" else 1.0
+
+
+def memory_of(variant: str) -> int:
+    """What a machine with this kernel needs, in MiB."""
+    return 3072 if variant == "debug" else 2048
+
+
+def time_limit(scale: float) -> int:
+    """Seconds in which a machine has run all selftests, or does not end."""
+    return round(300 + scale * sum(initramfs.run_list(ROOT / "selftests/steer/run-list").values()))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=ARCHES, default=os.environ.get("ARCH") or host_arch())
-    parser.add_argument("--kernel", type=Path, help="default: the base kernel of this tree")
+    parser.add_argument("--variant", choices=("base", "debug"), default="base", help="which of this tree's kernels")
+    parser.add_argument("--kernel", type=Path, help="default: that one")
     parser.add_argument("--initramfs", type=Path, help="default: made from this tree")
     parser.add_argument("--mode", choices=("check", "demo", "shell"), default="check")
     parser.add_argument("--topology", choices=TOPOLOGIES, default="split")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds until the machine is killed (not for shell)")
+    parser.add_argument("--timeout", type=int,
+                        help="seconds until the machine is killed (not for shell); default: enough for all programs")
     parser.add_argument("--out", type=Path, help="where to leave console.log and result.log")
     parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="more kernel parameters")
     parser.add_argument("--only", default="", help="run only these programs of the run-list, separated by commas")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor for the programs' time limits")
+    parser.add_argument("--scale", type=float, help="factor for the programs' time limits; default: by the variant")
     arguments = parser.parse_args()
+    scale = arguments.scale or scale_of(arguments.variant)
     target = Target.from_environment({**os.environ, "ARCH": arguments.arch})
     base = target.build / target.arch
     machine = Machine(
-        arch=arguments.arch, kernel=arguments.kernel or kbuild.build(target, "base"),
+        arch=arguments.arch, kernel=arguments.kernel or kbuild.build(target, arguments.variant),
         root=arguments.initramfs or initramfs.build(target), mode=arguments.mode, topology=arguments.topology,
-        out=(arguments.out or base / "run" / arguments.mode).resolve(), timeout=arguments.timeout,
-        append=arguments.append, only=arguments.only, scale=arguments.scale)
+        out=(arguments.out or base / "run" / arguments.mode).resolve(), timeout=arguments.timeout or time_limit(scale),
+        append=arguments.append, only=arguments.only, scale=scale, memory=memory_of(arguments.variant))
     if machine.mode == "check":
         counts = show(check(machine))
         print(ktap.counted(counts))
