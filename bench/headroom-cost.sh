@@ -3,8 +3,9 @@
 # What cpu.headroom costs a period with many groups held back: time in its timer, and in its interrupts. On a lab machine:
 #   make lab TOPO=zen CMD="$(cat bench/headroom-cost.sh)"
 # `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
+# With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs.
 set -e
-groups=${groups:-1000} seconds=${seconds:-0.5}
+groups=${groups:-1000} seconds=${seconds:-0.5} limit=${limit:-headroom}
 cgroup=/sys/fs/cgroup/cost trace=/sys/kernel/tracing
 [ -e $trace/trace ] || mount -t tracefs none $trace
 mkdir $cgroup
@@ -17,11 +18,12 @@ i=0
 while [ $i -lt "$groups" ]; do
 	mkdir $cgroup/side$i
 	# A loop begins when the pipe is opened for writing.
+	[ $limit = headroom ] || echo $(($(nproc) * 70000 / groups)) 100000 > $cgroup/side$i/cpu.max
 	(echo 0 > $cgroup/side$i/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
 	i=$((i + 1))
 done
 sleep 0.2
-echo 30 > $cgroup/main/cpu.headroom
+[ $limit = max ] || echo 30 > $cgroup/main/cpu.headroom
 : > /tmp/go
 sleep 0.3
 for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_function_entry csd/csd_function_exit \
@@ -30,7 +32,7 @@ for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_functi
 done
 sleep "$seconds"
 echo 0 > $trace/tracing_on
-awk -v groups="$groups" '
+awk -v groups="$groups" -v periods=$([ $limit = headroom ] || echo "$seconds" | awk '{ print $1 * 10 }') '
 function ends(kind, key) {
 	if (!((kind, key) in began)) return
 	took = (stamp - began[kind, key]) * 1e6
@@ -40,15 +42,16 @@ function ends(kind, key) {
 }
 /^#/ { next }
 { for (f = 1; f <= NF; f++) if ($f ~ /^[0-9]+\.[0-9]+:$/) { stamp = $f + 0; name = $(f + 1); key = $2 $(f + 2); break } }
-name == "hrtimer_expire_entry:" && /function=steer_pool_timer/ { began["timer", key] = stamp }
+name == "hrtimer_expire_entry:" && /function=(steer_pool_timer|sched_cfs_(period|slack)_timer)/ { began["timer", key] = stamp }
 name == "hrtimer_expire_exit:" { ends("timer", key) }
-name == "csd_function_entry:" && /func=steer_kicked/ { began["interrupts", key] = stamp }
+name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp }
 name == "csd_function_exit:" { ends("interrupts", key) }
 name == "steer_headroom_update:" { periods++; last = $0 }
 END {
 	for (kind in sum)
 		printf "%s: %.1f us a period, %d calls in %d periods, the longest %.0f us\n", kind, sum[kind] / periods,
 			count[kind], periods, most[kind]
+	if (last == "") exit
 	sub(/^.*cgroup=/, "cgroup=", last)
 	print groups " groups; the last period: " last
 }' $trace/trace
