@@ -59,10 +59,10 @@ FILES = {
 }
 LINKS = {
     "etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target",
-    # Nobody logs in, and there is no second file system to look for.
+    # Nobody logs in, there is no second file system to look for, and the kernel has no modules.
     **{f"etc/systemd/system/{unit}": "/dev/null" for unit in (
         "getty.target", "serial-getty@ttyS0.service", "systemd-logind.service", "systemd-pcrphase.service",
-        "systemd-fsck-root.service", "e2scrub_reap.service", "systemd-ask-password-wall.path",
+        "systemd-modules-load.service", "systemd-fsck-root.service", "e2scrub_reap.service", "systemd-ask-password-wall.path",
         "systemd-ask-password-console.path", "systemd-update-utmp.service", "systemd-random-seed.service")},
 }
 SIZE = "1G"
