@@ -65,11 +65,11 @@
  * The favoured entity is that of the gang's topmost group, and its ancestors, level
  * by level from the root; below it EEVDF chooses a member. A member that sleeps
  * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
- * Others that wake up wait for the end of the slot. That is one slot more than they
- * would, at most, and it is the only thing that they lose: before a CPU follows the
- * next one, EEVDF is asked, and if it picks a task that uses less than 3 % of a CPU,
- * that comes first. Otherwise, with two gangs, it would have to wait until both were
- * in debt. Per-CPU kernel threads do not even wait: the kernel depends on them.
+ * Others that wake up wait for the end of the slot, and it is the only thing that they
+ * lose. Before a CPU follows the next one, EEVDF is asked, and if it picks a task that
+ * uses less than 3 % of a CPU, that comes first. So with two gangs it waits for the
+ * other's slot if that has the earlier deadline, and not until both are in debt. Per-CPU
+ * kernel threads do not wait at all: the kernel depends on them.
  *
  * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
  * own, take the CPU as ever: nothing here is asked about them. When they are done,
