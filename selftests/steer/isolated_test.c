@@ -4,6 +4,7 @@
  * and cpu.headroom leave alone there, and what they do nevertheless.
  *
  * On a machine without such CPUs there is nothing to test, and everything is skipped.
+ * Tickless ones take a kernel with CONFIG_NO_HZ_FULL.
  */
 #include "../kselftest_harness.h"
 #include "steer_util.h"
