@@ -691,18 +691,6 @@ TEST_F_TIMEOUT(gang, sleeper, 600)
 	EXPECT_LT(0, cg_stat(self->a, "gang_slots_led"));
 }
 
-/* Each hog gets on: it uses @ms of CPU time, sooner or later. */
-static bool all_get_on(const struct hogs *h, long ms)
-{
-	for (int i = 0; i < h->nr; i++) {
-		uint64_t end = task_cpu_ns(h->hog[i].pid) + ms * 1000000ULL;
-
-		if (!WAIT_FOR(task_cpu_ns(h->hog[i].pid) >= end))
-			return false;
-	}
-	return true;
-}
-
 /*
  *	a	gang, two members on each CPU
  *	h	busy loops
@@ -724,7 +712,7 @@ TEST_F_TIMEOUT(gang, more_members_than_cpus, 300)
 	EXPECT_GT(55, got);
 	EXPECT_LT(45, got);
 	for (int i = 0; i < 3; i++)
-		EXPECT_TRUE(all_get_on(&self->hogs[i], 50));
+		EXPECT_TRUE(hogs_get_on(&self->hogs[i], 50));
 }
 
 /* Busy loops that may run on all CPUs of the test */
@@ -797,8 +785,8 @@ TEST_F_TIMEOUT(gang, throttled, 300)
 	       cg_stat(self->a, "nr_throttled"));
 	EXPECT_LT(0, cg_stat(self->a, "nr_throttled"));
 	EXPECT_GT(20, got);
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 10));
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 10));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 }
 
 /* A gang in an idle group gives way as others do. */
@@ -880,7 +868,7 @@ TEST_F_TIMEOUT(gang, removal, 300)
 		hogs_stop(&self->hogs[0]);
 		free(cg);
 	}
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 	EXPECT_EQ(1, file_key(GANG_DEBUG, "gang_users"));
 }
 
@@ -938,8 +926,8 @@ TEST_F_TIMEOUT(gang, core_scheduling, 300)
 	EXPECT_LT(35, got);
 	EXPECT_LT(0, corun);
 	EXPECT_LT(0, cg_stat(self->a, "gang_slots_led"));
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 50));
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 }
 
 /* A real-time task takes its CPU at once, for as long as it wants. */
@@ -978,8 +966,8 @@ TEST_F_TIMEOUT(gang, realtime, 300)
 	/* real-time tasks are held to 95 % themselves */
 	EXPECT_LT(members * 5, ran);
 	task_kill(pid);
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 50));
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 	EXPECT_LT(0, trace_count(&self->tr, "steer_gang_end", "why=over"));
 }
 
@@ -1003,7 +991,7 @@ TEST_F_TIMEOUT(gang, subtree, 300)
 	/* the counters are those of the group that makes it */
 	EXPECT_EQ(-1, cg_stat(x, "gang_slots_led"));
 	for (int i = 0; i < 3; i++)
-		EXPECT_TRUE(all_get_on(&self->hogs[i], 50));
+		EXPECT_TRUE(hogs_get_on(&self->hogs[i], 50));
 	free(x);
 	free(y);
 }
@@ -1023,7 +1011,7 @@ TEST_F_TIMEOUT(gang, variants, 300)
 		ASSERT_EQ(0, file_write(GANG_VARIANT, &digit, 1));
 		led = cg_stat(self->a, "gang_slots_led");
 		EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_slots_led") > led + 5));
-		EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+		EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 	}
 	EXPECT_EQ(-ERANGE, file_write(GANG_VARIANT, "3", 1));
 	ASSERT_EQ(0, file_write(GANG_VARIANT, "0", 1));

@@ -72,18 +72,6 @@ static int hogs_in(FIXTURE_DATA(isolated) *self, int i, const char *cg, const cp
 	return hogs_start(&self->hogs[i], cg, cpus, 0) ?: hogs_run(&self->hogs[i]);
 }
 
-/* Each uses @ms of CPU time, sooner or later. */
-static bool all_get_on(const struct hogs *h, long ms)
-{
-	for (int i = 0; i < h->nr; i++) {
-		uint64_t end = task_cpu_ns(h->hog[i].pid) + ms * 1000000ULL;
-
-		if (!WAIT_FOR(task_cpu_ns(h->hog[i].pid) >= end))
-			return false;
-	}
-	return true;
-}
-
 /* @cg demands @percent: somebody sleeps in it. */
 static int demand(FIXTURE_DATA(isolated) *self, const char *cg, const char *percent)
 {
@@ -136,8 +124,8 @@ TEST_F_TIMEOUT(isolated, gang, 300)
 	ASSERT_EQ(0, hogs_in(self, 0, self->a, &self->t.cpus));
 	ASSERT_EQ(0, hogs_in(self, 1, self->b, &self->t.cpus));
 	EXPECT_TRUE(WAIT_FOR(trace_count(&self->tr, "steer_gang_follow", "") > 50));
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 50));
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 	for (int i = 0; i < CPU_COUNT(&self->apart); i++) {
 		snprintf(cpu, sizeof(cpu), " cpu=%d ", cpuset_nth(&self->apart, i));
 		EXPECT_EQ(0, trace_count(&self->tr, "steer_gang_lead", cpu));
@@ -164,8 +152,8 @@ TEST_F_TIMEOUT(isolated, gang_does_not_interrupt_tickless, 300)
 	/* The others are. */
 	EXPECT_TRUE(WAIT_FOR(cg_count(self->a, "gang_ipis") > 50));
 	EXPECT_EQ(0, trace_count(&self->tr, "csd_queue_cpu", "func=steer_gang_kicked"));
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 50));
-	EXPECT_TRUE(all_get_on(&self->hogs[1], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 }
 
 /* What an isolated CPU does is no headroom, and is not held back. */
@@ -180,7 +168,7 @@ TEST_F_TIMEOUT(isolated, headroom, 300)
 	snprintf(want, sizeof(want), " cpus=%d ",
 		 self->t.nr_cpus - CPU_COUNT(&self->apart));
 	EXPECT_TRUE(WAIT_FOR(trace_count(&self->tr, "steer_headroom_update", want) > 5));
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 300));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 300));
 	EXPECT_EQ(0, capped(self->b));
 }
 
@@ -202,10 +190,10 @@ TEST_F_TIMEOUT(isolated, headroom_holds_back_tickless, 300)
 		SKIP(return, "the tick does not stop on this machine");
 	ASSERT_EQ(0, demand(self, self->a, "100"));
 	EXPECT_TRUE(WAIT_FOR(capped(self->b) > 3));
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 5));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 5));
 	ASSERT_EQ(0, cg_write(self->a, HEADROOM, "0"));
 	before = capped(self->b);
-	EXPECT_TRUE(all_get_on(&self->hogs[0], 300));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 300));
 	EXPECT_GE(before + 2, capped(self->b));
 }
 

@@ -677,6 +677,18 @@ int hogs_pause(struct hogs *h)
 	return 0;
 }
 
+/* Each uses @ms milliseconds of CPU time, sooner or later. */
+bool hogs_get_on(const struct hogs *h, long ms)
+{
+	for (int i = 0; i < h->nr; i++) {
+		uint64_t end = task_cpu_ns(h->hog[i].pid) + ms * 1000000ULL;
+
+		if (!WAIT_FOR(task_cpu_ns(h->hog[i].pid) >= end))
+			return false;
+	}
+	return true;
+}
+
 void hogs_stop(struct hogs *h)
 {
 	for (int i = 0; i < h->nr; i++)

@@ -135,6 +135,7 @@ struct hogs {
 int hogs_start(struct hogs *h, const char *cg, const cpu_set_t *cpus, int nice);
 int hogs_run(struct hogs *h);
 int hogs_pause(struct hogs *h);
+bool hogs_get_on(const struct hogs *h, long ms);
 void hogs_stop(struct hogs *h);
 
 /*
