@@ -474,18 +474,23 @@ static bool steer_gang_gives_way(struct task_struct *p)
 	return false;
 }
 
+/* Does it run a little now and then only? */
+static bool steer_gang_light(struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD ||
+	       READ_ONCE(p->se.avg.util_avg) < STEER_GANG_MIN_UTIL;
+}
+
 /* Is it worth a slot that this task was picked? */
 static bool steer_gang_weighty(struct task_struct *p)
 {
-	return !(p->flags & PF_KTHREAD) &&
-	       READ_ONCE(p->se.avg.util_avg) >= STEER_GANG_MIN_UTIL &&
-	       !steer_gang_gives_way(p);
+	return !steer_gang_light(p) && !steer_gang_gives_way(p);
 }
 
 /* Will it be gone in a moment? One that gives way to others can wait. */
 static bool steer_gang_brief(struct task_struct *p)
 {
-	return !steer_gang_weighty(p) && !steer_gang_gives_way(p);
+	return steer_gang_light(p) && !steer_gang_gives_way(p);
 }
 
 static void steer_gang_arm(struct steer_gang_cpu *me, u64 end)
@@ -666,6 +671,29 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 	return ipis;
 }
 
+/* The pick that is under way goes by this slot. */
+static void steer_gang_obey(struct steer_gang_cpu *me, struct steer_gang *gang,
+			    struct steer_gang_slot *slot, u64 seq, u64 end)
+{
+	me->favour = gang;
+	me->slot = slot;
+	me->seq = seq;
+	me->end = end;
+}
+
+/* And so do those that come, until its end. */
+static void steer_gang_followed(struct steer_gang_cpu *me)
+{
+	me->followed_slot = me->slot;
+	me->followed_seq = me->seq;
+}
+
+static bool steer_gang_has_followed(struct steer_gang_cpu *me,
+				    struct steer_gang_slot *slot, u64 seq)
+{
+	return me->followed_slot == slot && me->followed_seq == seq;
+}
+
 /* @rq is about to run a member of @gang, by EEVDF's choice: begin a slot? */
 static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu *me,
 					   struct steer_gang *gang,
@@ -682,7 +710,7 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 		.others = steer_gang_others(gang, rq),
 		.wider = me->wide >> scope > 1,
 	};
-	u64 end = me->now + steer_gang_length();
+	u64 end = me->now + steer_gang_length(), seq;
 	int ipis;
 
 	if (me->now < me->next_try || !steer_gang_may_lead(&view) ||
@@ -710,14 +738,11 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 		return STEER_GANG_NOT;
 	}
 	steer_gang_publish(slot, gang, me->now, end, view.members);
-	me->seq = slot->seq;
+	seq = slot->seq;
 	raw_spin_unlock(&slot->lock);
 
-	me->favour = gang;
-	me->slot = slot;
-	me->end = end;
-	me->followed_slot = slot;
-	me->followed_seq = me->seq;
+	steer_gang_obey(me, gang, slot, seq, end);
+	steer_gang_followed(me);
 	WRITE_ONCE(gang->led, jiffies);
 	steer_gang_count(gang, STEER_GANG_SLOTS_LED, 1);
 
@@ -870,13 +895,6 @@ static bool steer_gang_kthread_first(struct cfs_rq *cfs_rq)
 	return false;
 }
 
-/* From now on, this CPU obeys the slot until its end. */
-static void steer_gang_followed(struct steer_gang_cpu *me)
-{
-	me->followed_slot = me->slot;
-	me->followed_seq = me->seq;
-}
-
 /* A pick begins: which slots are under way here, and whose member comes next? */
 static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 {
@@ -928,13 +946,10 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		me->wide |= BIT(scope);
 		if (me->favour)
 			continue;
-		followed = me->followed_slot == slot && me->followed_seq == seq;
+		followed = steer_gang_has_followed(me, slot, seq);
 		if (!followed && !steer_gang_follows(steer_gang_waited(gang, rq), length))
 			continue;
-		me->favour = gang;
-		me->slot = slot;
-		me->seq = seq;
-		me->end = end;
+		steer_gang_obey(me, gang, slot, seq, end);
 		me->ask = !followed && !asked;
 	}
 	if (me->favour && steer_gang_kthread_first(&rq->cfs))
@@ -1301,10 +1316,7 @@ static void steer_gang_adopt(struct rq *rq, struct steer_gang_cpu *me,
 	end = steer_gang_slot_read(slot, ktime_get_ns(), &other, &seq);
 	if (!end || other != gang || !rcu_access_pointer(rq->sd))
 		return;
-	me->favour = gang;
-	me->slot = slot;
-	me->seq = seq;
-	me->end = end;
+	steer_gang_obey(me, gang, slot, seq, end);
 	steer_gang_followed(me);
 	if (steer_gang_others(gang, rq) > 0)
 		steer_gang_arm(me, end);
@@ -1359,12 +1371,10 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 	slot = steer_gang_slot(rq, READ_ONCE(gang->scope));
 	end = steer_gang_slot_read(slot, now, &other, &seq);
 	if (end && other == gang) {
-		bool followed = me->followed_slot == slot && me->followed_seq == seq;
-
 		/* Where this CPU does not follow, EEVDF decides. */
 		if (!steer_gang_here(gang, rq) ||
-		    !(followed || steer_gang_follows(steer_gang_waited(gang, rq),
-						     steer_gang_length())))
+		    !(steer_gang_has_followed(me, slot, seq) ||
+		      steer_gang_follows(steer_gang_waited(gang, rq), steer_gang_length())))
 			return false;
 		resched_curr(rq);
 		return true;
