@@ -475,12 +475,16 @@ void steer_headroom_debug_show(struct seq_file *sf)
 		   static_key_enabled(&steer_headroom_key.key));
 }
 
+static void steer_seq_percent(struct seq_file *sf, const char *key, unsigned int value)
+{
+	seq_printf(sf, "%s%u.%02u\n", key, value / 100, value % 100);
+}
+
 static int steer_headroom_show(struct seq_file *sf, void *v)
 {
 	struct steer_headroom *hr = READ_ONCE(steer_css_tg(seq_css(sf))->steer.headroom);
-	unsigned int request = hr ? READ_ONCE(hr->request) : 0;
 
-	seq_printf(sf, "%u.%02u\n", request / 100, request % 100);
+	steer_seq_percent(sf, "", hr ? READ_ONCE(hr->request) : 0);
 	return 0;
 }
 
@@ -565,19 +569,16 @@ static int steer_headroom_stat(struct seq_file *sf, void *v)
 {
 	struct cgroup_subsys_state *css = seq_css(sf);
 	struct steer_pool *pool;
-	unsigned int demand;
 	u64 budget;
+	int idle;
 
 	guard(mutex)(&steer_headroom_mutex);
 
-	demand = steer_demand(css);
-	seq_printf(sf, "demand %u.%02u\n", demand / 100, demand % 100);
+	steer_seq_percent(sf, "demand ", steer_demand(css));
 	pool = steer_pool_above(css) ?: steer_pool_beside(css);
-	if (pool && READ_ONCE(pool->idle) >= 0) {
-		unsigned int idle = READ_ONCE(pool->idle);
-
-		seq_printf(sf, "idle %u.%02u\n", idle / 100, idle % 100);
-	}
+	idle = pool ? READ_ONCE(pool->idle) : -1;
+	if (idle >= 0)
+		steer_seq_percent(sf, "idle ", idle);
 	budget = steer_group_budget(steer_css_tg(css));
 	if (budget == U64_MAX)
 		seq_puts(sf, "budget_usec max\n");
