@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-
 /*
  *	steer_delegation	root's, wake_hold
  *	  other			root's

@@ -70,17 +70,6 @@ static long usage(const char *cg)
 	return cg_count(cg, "usage_usec");
 }
 
-/* A task that sleeps in @cg: enough for the group to count */
-static pid_t sleeper(const char *cg)
-{
-	pid_t pid = task_fork(cg);
-
-	if (!pid)
-		for (;;)
-			pause();
-	return pid;
-}
-
 static bool in_group(const char *cg, pid_t pid)
 {
 	char buf[4096];
@@ -147,7 +136,7 @@ FIXTURE_TEARDOWN(headroom)
 
 static void populate(FIXTURE_DATA(headroom) *self, const char *cg)
 {
-	self->sleeper = sleeper(cg);
+	self->sleeper = task_sleep(cg);
 	WAIT_FOR(in_group(cg, self->sleeper));
 }
 
@@ -285,7 +274,7 @@ TEST_F_TIMEOUT(headroom, differences, 200)
 	EXPECT_DEMAND(self->side, "0.00");
 
 	/* The next largest counts when the largest is gone. */
-	pid = sleeper(self->other);
+	pid = task_sleep(self->other);
 	ASSERT_EQ(0, cg_write(self->side, HEADROOM, "5.5"));
 	EXPECT_DEMAND(self->side, "24.50");
 	task_kill(self->sleeper);
@@ -338,7 +327,7 @@ TEST_F_TIMEOUT(headroom, levels, 300)
 	inner_side = cg_new(self->side, "side");
 	ASSERT_TRUE(inner_main && inner_side);
 	populate(self, self->main);
-	pid = sleeper(inner_main);
+	pid = task_sleep(inner_main);
 	ASSERT_LT(0, pid);
 	ASSERT_EQ(0, cg_write(inner_main, HEADROOM, "10"));
 	EXPECT_DEMAND(inner_side, "10.00");

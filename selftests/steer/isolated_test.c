@@ -14,8 +14,8 @@
 
 FIXTURE(isolated) {
 	struct topo t;
-	/* Online CPUs: isolated ones, tickless ones that are not, the others */
-	cpu_set_t apart, tickless, others;
+	/* Online CPUs: isolated ones, and tickless ones that are not */
+	cpu_set_t apart, tickless;
 	char *top, *a, *b;
 	struct hogs hogs[2];
 	struct wakee w;
@@ -41,7 +41,6 @@ FIXTURE_SETUP(isolated)
 	ASSERT_EQ(0, topo_read(&self->t));
 	self->apart = cpus_in("isolated", &self->t.cpus);
 	self->tickless = cpuset_minus(cpus_in("nohz_full", &self->t.cpus), self->apart);
-	self->others = cpuset_minus(self->t.cpus, cpuset_or(self->apart, self->tickless));
 	self->top = cg_top("steer_isolated");
 	ASSERT_NE(NULL, self->top);
 	self->a = cg_new(self->top, "a");
@@ -75,10 +74,7 @@ static int hogs_in(FIXTURE_DATA(isolated) *self, int i, const char *cg, const cp
 /* @cg demands @percent: somebody sleeps in it. */
 static int demand(FIXTURE_DATA(isolated) *self, const char *cg, const char *percent)
 {
-	self->sleeper = task_fork(cg);
-	if (!self->sleeper)
-		for (;;)
-			pause();
+	self->sleeper = task_sleep(cg);
 	return self->sleeper < 0 ? -1 : cg_write(cg, HEADROOM, percent);
 }
 

@@ -556,6 +556,17 @@ pid_t task_fork(const char *cg)
 	return 0;
 }
 
+/* A task that does nothing but be in @cg */
+pid_t task_sleep(const char *cg)
+{
+	pid_t pid = task_fork(cg);
+
+	if (!pid)
+		for (;;)
+			pause();
+	return pid;
+}
+
 void task_kill(pid_t pid)
 {
 	if (pid <= 0)

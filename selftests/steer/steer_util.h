@@ -113,6 +113,7 @@ long task_sched(pid_t pid, pid_t tid, const char *key);
 int task_set_slice(pid_t pid, uint64_t ns);
 uint64_t task_cpu_ns(pid_t pid);
 pid_t task_fork(const char *cg);
+pid_t task_sleep(const char *cg);
 void task_kill(pid_t pid);
 
 #define SHARED(type)	((type *)shared_alloc(sizeof(type)))
