@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Files of Debian packages of another architecture or release, without installing them or changing apt's configuration.
 
-They come from the machine's own apt sources, those of another release from the archives that these name. apt is given lists, a cache and a package database of its own, the last
-one empty: it sees the target's packages only, resolves dependencies as for a new machine, and checks signatures and
-hashes as it always does. What was unpacked stays as it is until `make clean`, whatever the archive has by then.
+They come from the machine's own apt sources, those of another release from the archives that these name. apt is given
+lists, a cache and a package database of its own, the last one empty: it sees the target's packages only, resolves
+dependencies as for a new machine, and checks signatures and hashes as it always does. What was unpacked stays as it is
+until `make clean`, whatever the archive has by then.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ def own_release() -> str:
     return release.get("VERSION_CODENAME", release["ID"])
 
 
+def of_another_release(target: Target) -> bool:
+    return target.release not in ("", own_release())
+
+
 def directory(target: Target) -> Path:
     """Where the target's packages are: apart by Debian release, whose libraries do not mix."""
     return target.build / target.arch / "packages" / (target.release or own_release())
@@ -87,7 +92,7 @@ def apt_get(target: Target) -> list[str | Path]:
                                   re.MULTILINE):
         if index != "Packages":
             text += f'Acquire::IndexTargets::{kind}::{index}::DefaultEnabled "false";\n'
-    if target.release not in ("", own_release()):
+    if of_another_release(target):
         replace_file(work / "sources.list",
                      sources_of(target.release, own_release(), capture(list(INDEXES))).encode())
         text += f'Dir::Etc::sourcelist "{work}/sources.list";\nDir::Etc::sourceparts "/dev/null";\n'
@@ -96,7 +101,7 @@ def apt_get(target: Target) -> list[str | Path]:
 
 
 def sources_advice(target: Target) -> str:
-    if target.release not in ("", own_release()):
+    if of_another_release(target):
         return (f"They were looked for in the release {target.release}, in the archives that this machine's apt sources "
                 f"name; see {directory(target) / 'sources.list'}.")
     return (f"Look in /etc/apt/sources.list and sources.list.d: Debian's component main must be there, with the suites "
