@@ -233,7 +233,8 @@ def time_limit(scale: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=ARCHES, default=os.environ.get("ARCH") or host_arch())
-    parser.add_argument("--variant", choices=("base", "debug", "tickless"), default="base", help="which of this tree's kernels")
+    parser.add_argument("--variant", choices=("base", "debug", "tickless"), default="base",
+                        help="which of this tree's kernels")
     parser.add_argument("--kernel", type=Path, help="default: that one")
     parser.add_argument("--initramfs", type=Path, help="default: made from this tree")
     parser.add_argument("--mode", choices=("check", "demo", "shell"), default="check")

@@ -155,7 +155,7 @@ def main() -> int:
         raise Fail(f"cgctl is built for this machine, so it cannot be tested on {target.arch}")
     kbuild.build(target, "systemd")
     cgctl.build()
-    out = target.build / target.arch / "run" / f"systemd {target.release}".rstrip().replace(" ", "-")
+    out = target.build / target.arch / "run" / (f"systemd-{target.release}" if target.release else "systemd")
     tests = run(target, out, arguments.only, arguments.units)
     for line in [*figures(out), *ktap.remarks(tests)]:
         print(f"    {line}")
