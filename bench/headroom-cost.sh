@@ -17,8 +17,8 @@ mkdir $cgroup/main
 i=0
 while [ $i -lt "$groups" ]; do
 	mkdir $cgroup/side$i
-	# A loop begins when the pipe is opened for writing.
 	[ $limit = headroom ] || echo $(($(nproc) * 70000 / groups)) 100000 > $cgroup/side$i/cpu.max
+	# A loop begins when the pipe is opened for writing.
 	(echo 0 > $cgroup/side$i/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
 	i=$((i + 1))
 done
