@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 KSFT_SKIP = 4  # the exit status of a kselftest that was skipped as a whole
 
+# Comments of a test that say nothing about why it failed
+ROUTINE = re.compile(r"\s*(RUN|OK|FAIL|figure:)\s|.*: Test (failed|terminated)\b")
+REASON_LINES, REASON_LENGTH = 4, 600
+
 # What the kernel prints when something is wrong.
 COMPLAINTS = re.compile(
     r"WARNING:|BUG:|\bOops\b|Kernel panic|Call Trace:|possible circular locking|possible recursive locking|"
@@ -51,6 +55,12 @@ def remarks(tests: list[Test]) -> list[str]:
                     for reason, names in reasons.items()]
 
 
+def reason(comments: Iterable[str]) -> str:
+    """Why a test failed, by the comments in front of its result; the first ones, for the others are its log."""
+    told = [text.strip() for text in comments if text.strip() and not ROUTINE.match(text)]
+    return " | ".join(told[:REASON_LINES])[:REASON_LENGTH]
+
+
 @dataclass
 class _Block:
     """One level of KTAP: its plan, and how many results it has had."""
@@ -64,6 +74,7 @@ def parse_ktap(program: str, lines: Iterable[str]) -> list[Test]:
     """The tests in a KTAP document. A result that sums up subtests is checked against them but not counted."""
     tests: list[Test] = []
     stack = [_Block()]
+    comments: list[str] = []
     skipped_whole: str | None = None
 
     def close(block: _Block, where: str, need_plan: bool) -> None:
@@ -81,6 +92,8 @@ def parse_ktap(program: str, lines: Iterable[str]) -> list[Test]:
         if text.startswith("Bail out!"):
             tests.append(Test(f"{program}: bail out", FAILED, text))
         if not result and not plan:
+            if text.startswith("#"):
+                comments.append(text[1:])
             continue
         nested: _Block | None = None
         while len(stack) > depth + 1:
@@ -110,9 +123,10 @@ def parse_ktap(program: str, lines: Iterable[str]) -> list[Test]:
             elif failed and not nested.failed:
                 tests.append(Test(name, FAILED, "failed outside of its subtests"))
         elif failed:
-            tests.append(Test(name, FAILED))
+            tests.append(Test(name, FAILED, reason(comments)))
         else:
             tests.append(Test(name, SKIPPED if skip else PASSED, (result[5] or "").strip() if skip else ""))
+        comments.clear()
     while len(stack) > 1:
         close(stack.pop(), f"{program} subtests", need_plan=False)
     close(stack[0], program, need_plan=True)

@@ -133,6 +133,14 @@ class Ktap(unittest.TestCase):
         self.assertEqual(self.names("1..2", "ok 1 a", "ok 3 b"), ["p: b"])
         self.assertEqual(self.names("1..2", "ok 1 a", "ok 1 a"), ["p: a"])
 
+    def test_the_reason_is_what_was_said_before_the_result(self) -> None:
+        tests = ktap.parse_ktap("p", [
+            "1..3", "#  RUN           x.a ...", "# unheard of", "ok 1 x.a", "#  RUN           x.b ...",
+            "# x.c:3:b:Expected 1 (1) == b (2)", "# b: Test failed", "#          FAIL  x.b", "not ok 2 x.b",
+            "# said too late", "ok 3 c"])
+        self.assertEqual([test.detail for test in tests], ["", "x.c:3:b:Expected 1 (1) == b (2)", ""])
+        self.assertEqual(ktap.reason(["one", " ", "two", "3", "4", "5"]), "one | two | 3 | 4")
+
     def test_not_ok(self) -> None:
         tests = ktap.parse_ktap("p", ["1..2", "not ok 1 a: b", "ok 2 - c d"])
         self.assertEqual([(t.name, t.status) for t in tests], [("p: a: b", FAILED), ("p: c d", PASSED)])
