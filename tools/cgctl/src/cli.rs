@@ -94,7 +94,7 @@ pub enum Command {
         /// Give ancestors as much headroom, so that the group is protected from the whole machine
         #[arg(long)]
         propagate: bool,
-        /// Enable the cpu controller along the path where it is missing
+        /// Enable the cpu controller along the path where it is missing, and have systemd keep it for a unit
         #[arg(long)]
         enable: bool,
         /// Leave out what this kernel does not have, instead of refusing everything
@@ -162,7 +162,7 @@ pub enum Command {
         /// Say what would be done, and do nothing
         #[arg(long, short = 'n')]
         dry_run: bool,
-        /// Enable the cpu controller along the path where it is missing
+        /// Enable the cpu controller along the path where it is missing, and have systemd keep it for a unit
         #[arg(long)]
         enable: bool,
         /// Fail where a rule matches no group

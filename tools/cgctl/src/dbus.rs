@@ -12,6 +12,8 @@ use crate::error::{Error, Kind, Result};
 const NAME: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const PATH: &str = "/org/freedesktop/systemd1";
+/// CPUWeight of a unit that has none (CGROUP_WEIGHT_INVALID in systemd).
+const NO_WEIGHT: u64 = u64::MAX;
 
 pub struct Systemd {
     connection: Connection,
@@ -122,12 +124,17 @@ impl Systemd {
         self.manager("Reload", &())
     }
 
-    /// Is it running, or on its way to or from there? A unit that systemd does not know is not.
+    /// Where a unit is on the bus; None is one that systemd does not know.
+    fn object(&self, unit: &str) -> Result<Option<OwnedObjectPath>> {
+        match self.manager("GetUnit", &unit) {
+            Err(error) if error.kind == Kind::NotFound => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Is it running, or on its way to or from there?
     fn is_active(&self, unit: &str) -> Result<bool> {
-        let path: OwnedObjectPath = match self.manager("GetUnit", &unit) {
-            Err(error) if error.kind == Kind::NotFound => return Ok(false),
-            answer => answer?,
-        };
+        let Some(path) = self.object(unit)? else { return Ok(false) };
         let state: String = self.property(path.as_str(), "org.freedesktop.systemd1.Unit", "ActiveState")?;
         Ok(!matches!(state.as_str(), "inactive" | "failed"))
     }
@@ -140,6 +147,18 @@ impl Systemd {
             return Ok(());
         }
         self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(100u64))]))
+    }
+
+    /// Whether a unit that systemd knows has no weight of its own.
+    pub fn lacks_weight(&self, unit: &str) -> Result<bool> {
+        let (Some(path), Some(section)) = (self.object(unit)?, crate::unit::section(unit)) else { return Ok(false) };
+        let weight: u64 = self.property(path.as_str(), &format!("org.freedesktop.systemd1.{section}"), "CPUWeight")?;
+        Ok(weight == NO_WEIGHT)
+    }
+
+    /// Take back what keep_cpu() did to a unit that had no weight of its own.
+    pub fn forget_weight(&self, unit: &str) -> Result<()> {
+        self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(NO_WEIGHT))]))
     }
 
     /// Put a process into a new scope and wait until it is there.

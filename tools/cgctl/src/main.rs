@@ -11,13 +11,14 @@ use clap::Parser;
 use cgctl::cli::{self, Cli, Command, Format};
 use cgctl::doctor::{self, Verdict};
 use cgctl::error::{Error, Kind, Result};
+use cgctl::keep::Keep;
 use cgctl::persist::{daemon_runs, reload, Dropin};
 use cgctl::policy::{self, Policy};
 use cgctl::run::{self, Run};
 use cgctl::set::{Change, Options, Plan};
 use cgctl::setting::{parse_assignments, Key, Settings};
 use cgctl::state::{policies, State};
-use cgctl::tree::{display, Host};
+use cgctl::tree::{display, Host, Tree};
 use cgctl::unit::Finder;
 use cgctl::{events, show, target, top, unit, watch};
 
@@ -131,13 +132,36 @@ fn show_tree(host: &Host, target: Option<&str>, all: bool, format: Format) -> Re
     Ok(())
 }
 
-fn report(plan: &Plan, dry_run: bool, json: bool) {
+/// What systemd has to be told, where the controller is to be enabled for good.
+fn plan_keep(host: &Host, plan: &Plan) -> Keep {
+    Keep::plan(host, plan.groups()).unwrap_or_else(|error| {
+        warn_of_systemd(&error);
+        Keep::default()
+    })
+}
+
+fn warn_of_systemd(error: &Error) {
+    eprintln!("cgctl: {error}; systemd may disable the cpu controller again, and what is set goes with it");
+}
+
+/// systemd first: what it does not know to be needed it may disable at any time.
+fn carry_out(tree: &Tree, plan: &Plan, keep: &mut Keep) -> Result<()> {
+    if let Err(error) = keep.commit() {
+        warn_of_systemd(&error);
+    }
+    plan.commit(tree).inspect_err(|_| keep.undo())
+}
+
+fn report(plan: &Plan, keep: &Keep, dry_run: bool, json: bool) {
     let changes: Vec<&Change> = plan.changes().collect();
     if json {
         let skipped: Vec<_> = plan.skipped.iter().map(|(path, key)| serde_json::json!({ "path": path, "key": key })).collect();
         return print(&to_json(&serde_json::json!({
-            "dry_run": dry_run, "enable": plan.enable, "changes": changes, "skipped": skipped,
+            "dry_run": dry_run, "keep": keep.units, "enable": plan.enable, "changes": changes, "skipped": skipped,
         })));
+    }
+    for unit in &keep.units {
+        print(&format!("{unit}: CPUWeight=100 until the next boot, so that systemd keeps the cpu controller\n"));
     }
     for path in &plan.enable {
         print(&format!("{}: cgroup.subtree_control +cpu\n", display(path)));
@@ -171,13 +195,15 @@ fn set(host: &Host, target: &str, words: &[String], keep: Option<bool>, options:
     if resolved.is_ok() {
         plan.add(&tree, &path, &settings, options)?;
     }
+    // A drop-in says it to systemd, too.
+    let mut keep_cpu = if options.enable && keep.is_none() { plan_keep(host, &plan) } else { Keep::default() };
     let dropin = keep.map(|runtime| Dropin::plan(host, &path, &settings, runtime)).transpose()?;
     if !dry_run {
         // The drop-in first: of the two, it is the one that is taken back without a trace.
         if let Some(dropin) = &dropin {
             dropin.write()?;
         }
-        if let Err(error) = plan.commit(&tree) {
+        if let Err(error) = carry_out(&tree, &plan, &mut keep_cpu) {
             if let Some(dropin) = &dropin {
                 dropin.undo();
             }
@@ -187,7 +213,7 @@ fn set(host: &Host, target: &str, words: &[String], keep: Option<bool>, options:
             reload(host)?;
         }
     }
-    report(&plan, dry_run, json);
+    report(&plan, &keep_cpu, dry_run, json);
     if let (Some(dropin), false) = (&dropin, json) {
         print(&format!("{}: {}\n", dropin.path, if dry_run { "would be written" } else { "written" }));
         if !daemon_runs(host) {
@@ -229,10 +255,11 @@ fn apply(host: &Host, file: &Path, dry_run: bool, enable: bool, strict: bool, js
     if strict && !unused.is_empty() {
         return Err(Error::not_found("nothing was written, because of --strict"));
     }
+    let mut keep = if enable { plan_keep(host, &plan) } else { Keep::default() };
     if !dry_run {
-        plan.commit(&tree)?;
+        carry_out(&tree, &plan, &mut keep)?;
     }
-    report(&plan, dry_run, json);
+    report(&plan, &keep, dry_run, json);
     Ok(())
 }
 

@@ -130,6 +130,11 @@ impl Plan {
         self.steps.iter().map(|(_, change)| change)
     }
 
+    /// The groups that it is about, also where there is nothing to change.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.changes().map(|change| change.path.as_str()).chain(self.unchanged.iter().map(|(path, ..)| path.as_str()))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.enable.is_empty()
     }

@@ -62,6 +62,20 @@ pub fn from_cgroup_name(name: &str) -> Option<&str> {
     unit_type(unit).map(|_| unit)
 }
 
+/// The system manager's unit that a group belongs to. What is below a unit that is no slice is the business of whoever
+/// the unit belongs to; a slice has no groups below it but those of units.
+pub fn owner(path: &str) -> Option<&str> {
+    let mut owner = None;
+    for part in path.split('/') {
+        let unit = from_cgroup_name(part)?;
+        owner = Some(unit);
+        if !unit.ends_with(".slice") {
+            break;
+        }
+    }
+    owner
+}
+
 /// Where a slice is in the tree: "a-b.slice" is "a.slice/a-b.slice".
 pub fn slice_path(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".slice")?;
@@ -367,6 +381,11 @@ mod tests {
         assert_eq!(cgroup_name("web.service"), "web.service");
         assert_eq!(cgroup_name("_x.service"), "__x.service");
         assert_eq!(from_cgroup_name("__x.service"), Some("_x.service"));
+        assert_eq!(owner("a.slice/a-b.slice/web.service/x.slice"), Some("web.service"));
+        assert_eq!(owner("a.slice/a-b.slice"), Some("a-b.slice"));
+        assert_eq!(owner("a.slice/docker/x.service"), None);
+        assert_eq!(owner("docker/x.service"), None);
+        assert_eq!(owner(""), None);
         assert_eq!(escape("my app/1"), "my\\x20app-1");
         assert_eq!(escape(".x"), "\\x2ex");
     }
