@@ -225,6 +225,7 @@ struct steer_gang_slot {
  * @slept_seq: its number
  * @spread: the gang of which one member is to leave this CPU
  * @next_spread: look for a place for it not before [ns]
+ * @spread_pause: how many slots were between that and the last time
  * @push: to do that when the pick is over
  * @buddy: for comparison with the ancestor: the slot whose gang comes next
  */
@@ -263,6 +264,7 @@ struct steer_gang_cpu {
 	u64			slept_seq;
 	struct steer_gang	*spread;
 	u64			next_spread;
+	unsigned int		spread_pause;
 	struct balance_callback	push;
 	struct steer_gang_slot	*buddy;
 };
@@ -1179,11 +1181,12 @@ static void steer_gang_push(struct rq *rq)
 		if (!--searches)
 			break;
 	}
-	if (!found) {
-		me->next_spread = me->now + STEER_GANG_BACKOFF_MAX * steer_gang_length();
+	if (!found)
 		return;
-	}
 
+	/* There may be more. */
+	me->spread_pause = 0;
+	me->next_spread = me->now + steer_gang_length();
 	get_task_struct(found);
 	to = cpu_rq(cpu);
 	double_lock_balance(rq, to);
@@ -1199,15 +1202,26 @@ static void steer_gang_push(struct rq *rq)
 	put_task_struct(found);
 }
 
-/* A member was picked: is another one waiting here that could run elsewhere? */
+/*
+ * A member was picked: is another one waiting here that could run elsewhere? Where
+ * several woke up together they are too new to be worth moving at first, and there is
+ * no room where all CPUs have members; so it is tried again, but ever more seldom.
+ */
 static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
 			      struct steer_gang *gang)
 {
+	u64 length;
+
 	/* With core scheduling, a pick can be for another CPU, which calls back nobody. */
 	if (rq != this_rq() || me->now < me->next_spread ||
 	    steer_gang_queued(gang, cpu_of(rq)) < 2 || !READ_ONCE(gang->active))
 		return;
-	me->next_spread = me->now + 4 * steer_gang_length();
+	length = steer_gang_length();
+	/* It was not needed for a while. */
+	if (me->now > me->next_spread + STEER_GANG_BACKOFF_MAX * length)
+		me->spread_pause = 0;
+	me->spread_pause = steer_gang_pause(me->spread_pause);
+	me->next_spread = me->now + me->spread_pause * length;
 	me->spread = gang;
 	queue_balance_callback(rq, &me->push, steer_gang_push);
 }

@@ -17,8 +17,11 @@
 /* No slot is longer than this [ns], however slow the tick or long the request. */
 #define STEER_GANG_SLOT_MAX	(20 * 1000 * 1000ULL)
 
-/* A gang whose members sleep is left alone for this many slots at most. */
+/* What was in vain is not tried again for this many slots at most. */
 #define STEER_GANG_BACKOFF_MAX	64
+
+/* And at least, where members wait for each other on one CPU. */
+#define STEER_GANG_PAUSE_MIN	4
 
 /**
  * steer_gang_slot_length - how long a slot is
@@ -148,6 +151,20 @@ static inline unsigned int steer_gang_backoff(unsigned int backoff, int slept, i
 	if (slept * 2 < members)
 		return 0;
 	return clamp(backoff * 2, 2U, STEER_GANG_BACKOFF_MAX);
+}
+
+/**
+ * steer_gang_pause - after how many slots is a place for a member looked for again?
+ * @pause: how many it was last time, 0 if this is the first one
+ *
+ * A CPU with two members looks for one with none. Each search looks at the CPUs of
+ * the scope, and finds nothing where the gang has more members than CPUs.
+ *
+ * Return: number of slots.
+ */
+static inline unsigned int steer_gang_pause(unsigned int pause)
+{
+	return clamp(pause * 2, STEER_GANG_PAUSE_MIN, STEER_GANG_BACKOFF_MAX);
 }
 
 /**

@@ -184,6 +184,19 @@ static void steer_test_backoff(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_gang_backoff(64, 20, 8), 64);
 }
 
+/* Tried soon again at first, since members may be too new to be moved; then seldom. */
+static void steer_test_pause(struct kunit *test)
+{
+	static const unsigned int steps[] = { 4, 8, 16, 32, 64, 64 };
+	unsigned int pause = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		pause = steer_gang_pause(pause);
+		KUNIT_EXPECT_EQ(test, pause, steps[i]);
+	}
+}
+
 /* Together is from when the last one joins until the first one leaves. */
 static void steer_test_corun(struct kunit *test)
 {
@@ -234,6 +247,7 @@ static struct kunit_case steer_gang_cases[] = {
 	KUNIT_CASE(steer_test_one_slot),
 	KUNIT_CASE(steer_test_charging),
 	KUNIT_CASE(steer_test_backoff),
+	KUNIT_CASE(steer_test_pause),
 	KUNIT_CASE(steer_test_corun),
 	KUNIT_CASE(steer_test_absent),
 	{ }
