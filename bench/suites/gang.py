@@ -54,6 +54,9 @@ GANGS = tuple(f"gang_{scope}" for scope in SCOPES)
 
 # Idle time costs nothing in the lab, and who is late to begin fails.
 LEAD = "2000"
+# Busy loops are there before the gangs [ms]: loops that wake up at one moment, together with many others, are spread
+# badly, and with all CPUs busy it takes the load balancer longer to mend that than the measurement takes.
+BEFORE = "500"
 
 SCENE = """out=/tmp/bench.$$
 mkdir -p $out
@@ -100,7 +103,7 @@ def with_hogs(load: int) -> tuple[str, ...]:
 
 def spinning(name: str, title: str, program: str, full: Iterable[int], quick: Iterable[int], *, hogs: bool = False,
              series: bool = False, choice: tuple[str, ...] = ()) -> Bench:
-    begin = "join \"$group/hogs\" sidejob --kind compute --begin $begin > /dev/null &\n" if hogs else ""
+    begin = (f'join "$group/hogs" sidejob --kind compute --begin $((begin - {BEFORE})) > /dev/null &\n' if hogs else "")
     return Bench(
         name=name, title=title, load="gangs", command=f"{SCENE}{begin}gangs {program}\nwatch\n",
         programs=("join", "observe", "spin", *(("ompbarrier",) if program.startswith("ompbarrier") else ()),
