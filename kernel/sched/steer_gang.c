@@ -97,7 +97,8 @@
  * Two members on one CPU cannot run together. A new member goes to an idle CPU of
  * its parent's scope without a member; a waking one of a gang that had a slot lately
  * looks for one, too. The load balancer does not bring a second member to a CPU
- * unless that makes the numbers more equal. And a CPU that picks a member while
+ * unless that makes the numbers more equal, or, after some attempts, there is nobody
+ * else that it could take. And a CPU that picks a member while
  * another one waits there pushes that to a CPU of the scope without any, now and
  * then: members that never sleep are placed by nobody else.
  *
@@ -1449,11 +1450,15 @@ bool __steer_gang_balance_hold(struct task_struct *p, int dst_cpu,
 	struct steer_gang *gang = steer_gang_of(p);
 	unsigned int here, there;
 
-	if (!gang || sd->nr_balance_failed > sd->cache_nice_tries)
+	if (!gang)
 		return false;
 	here = steer_gang_queued(gang, task_cpu(p));
 	there = steer_gang_queued(gang, dst_cpu);
-	return there && there + 1 >= here;
+	if (!there || there + 1 < here)
+		return false;
+	/* It would be sent back, and those that should be moved instead are not. */
+	return steer_gang_others(gang, task_rq(p)) > 0 ||
+	       sd->nr_balance_failed <= sd->cache_nice_tries;
 }
 
 /**
