@@ -50,7 +50,7 @@
  * -------------
  * A CPU where members alone are runnable made no choice, and neither leads nor
  * begins the others' slot; a gang that has to compete on one CPU only has no slots.
- * A kernel thread, or a task that uses less than 3 % of a CPU, is picked, and runs,
+ * A kernel thread, or a task that uses less than 6 % of a CPU, is picked, and runs,
  * but begins no slot: it will be gone in a moment. The others' slot follows on one
  * of a gang only. A CPU on which only gangs compete does not wait for it to end.
  *
@@ -66,10 +66,12 @@
  * by level from the root; below it EEVDF chooses a member. A member that sleeps
  * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
  * Others that wake up wait for the end of the slot, and it is the only thing that they
- * lose. Before a CPU follows the next one, EEVDF is asked, and if it picks a task that
- * uses less than 3 % of a CPU, that comes first. So with two gangs it waits for the
- * other's slot if that has the earlier deadline, and not until both are in debt. Per-CPU
- * kernel threads do not wait at all: the kernel depends on them.
+ * lose. A task that uses less than 6 % of a CPU need not: EEVDF is asked, and if it picks
+ * that, it comes first, for it will be gone in a moment. So it is before a CPU follows a
+ * new slot. That is kind to daemons, and to the gang, too: a task that waits while
+ * slots last is a load, often the heaviest of its CPU, since it has the weight of a whole
+ * group to itself, and the load balancer moves others away from it. Per-CPU kernel
+ * threads do not wait at all: the kernel depends on them.
  *
  * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
  * own, take the CPU as ever: nothing here is asked about them. When they are done,
@@ -141,8 +143,8 @@
 #include "steer_compat.h"
 #include "steer_gang_rules.h"
 
-/* What a task has to use of its CPU to begin a slot, of 1024. */
-#define STEER_GANG_MIN_UTIL	32
+/* What a task has to use of its CPU to begin a slot, or to wait for its end; of 1024. */
+#define STEER_GANG_MIN_UTIL	64
 
 /* How many entities are looked at for one that is in no gang. */
 #define STEER_GANG_LOOK		32
@@ -211,8 +213,9 @@ struct steer_gang_slot {
  * @seen: numbers of the slots that the last pick saw
  * @picking: a pick is under way, which looks again when it is done; read by others
  * @retried: the last pick was repeated
- * @ask: the favoured slot is new here, so EEVDF is asked before it is followed
+ * @ask: EEVDF is asked before the favoured slot is obeyed
  * @asked: it was, for the pick that is repeated now
+ * @brief: a task woke up in the slot that will be gone in a moment
  * @next_try: look for members on other CPUs not before [ns]
  * @joined: the gang whose member runs, in a slot
  * @joined_slot: that slot
@@ -252,6 +255,7 @@ struct steer_gang_cpu {
 	bool			retried;
 	bool			ask;
 	bool			asked;
+	bool			brief;
 	u64			next_try;
 	struct steer_gang	*joined;
 	struct steer_gang_slot	*joined_slot;
@@ -953,12 +957,13 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		if (!followed && !steer_gang_follows(steer_gang_waited(gang, rq), length))
 			continue;
 		steer_gang_obey(me, gang, slot, seq, end);
-		me->ask = !followed && !asked;
+		me->ask = (!followed || me->brief) && !asked;
 	}
 	if (me->favour && steer_gang_kthread_first(&rq->cfs))
 		me->favour = NULL;
 	if (me->favour && !me->ask)
 		steer_gang_followed(me);
+	me->brief = false;
 }
 
 /* The entity at the level @cfs_rq that leads to the members of @gang. */
@@ -1279,7 +1284,7 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 	if (me->favour && READ_ONCE(me->slot->gang) != me->favour)
 		me->favour = NULL;
 
-	/* The slot is new here. What did EEVDF pick? */
+	/* The slot is new here, or somebody brief woke up. What did EEVDF pick? */
 	if (me->favour && me->ask) {
 		me->ask = false;
 		if (gang == me->favour) {
@@ -1378,7 +1383,10 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		/* The running member had the CPU to itself, and no timer. */
 		if (me->timer_end != me->joined_end && !steer_gang_gives_way(p))
 			resched_curr(rq);
-		return true;
+		if (gang || !steer_gang_brief(p))
+			return true;
+		me->brief = true;
+		return false;
 	}
 	if (!gang)
 		return false;
