@@ -39,7 +39,7 @@ class Sources(unittest.TestCase):
 
     def test_releases_are_apart(self) -> None:
         target = Target()
-        other = dataclasses.replace(target, release="trixie")
+        other = dataclasses.replace(target, release="another")
         self.assertNotEqual(foreign.directory(target), foreign.directory(other))
         self.assertEqual(foreign.directory(target),
                          foreign.directory(dataclasses.replace(target, release=foreign.own_release())))
