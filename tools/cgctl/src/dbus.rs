@@ -14,6 +14,8 @@ const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const PATH: &str = "/org/freedesktop/systemd1";
 /// CPUWeight of a unit that has none (CGROUP_WEIGHT_INVALID in systemd).
 const NO_WEIGHT: u64 = u64::MAX;
+/// And the one that a unit without any has in effect.
+const DEFAULT_WEIGHT: u64 = 100;
 
 pub struct Systemd {
     connection: Connection,
@@ -146,7 +148,7 @@ impl Systemd {
         if !self.is_active(unit)? {
             return Ok(());
         }
-        self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(100u64))]))
+        self.set_weight(unit, DEFAULT_WEIGHT)
     }
 
     /// Whether a unit that systemd knows has no weight of its own.
@@ -158,7 +160,12 @@ impl Systemd {
 
     /// Take back what keep_cpu() did to a unit that had no weight of its own.
     pub fn forget_weight(&self, unit: &str) -> Result<()> {
-        self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(NO_WEIGHT))]))
+        self.set_weight(unit, NO_WEIGHT)
+    }
+
+    /// Until the next boot.
+    fn set_weight(&self, unit: &str, weight: u64) -> Result<()> {
+        self.manager("SetUnitProperties", &(unit, true, vec![("CPUWeight", Value::from(weight))]))
     }
 
     /// Put a process into a new scope and wait until it is there.
@@ -169,7 +176,7 @@ impl Systemd {
             ("PIDs", Value::from(vec![pid])),
             ("Description", Value::from(description)),
             // Enables the controller.
-            ("CPUWeight", Value::from(100u64)),
+            ("CPUWeight", Value::from(DEFAULT_WEIGHT)),
             // Nothing is left of it, even if it fails.
             ("CollectMode", Value::from("inactive-or-failed")),
         ];
