@@ -103,7 +103,7 @@ def with_hogs(load: int) -> tuple[str, ...]:
 
 def spinning(name: str, title: str, program: str, full: Iterable[int], quick: Iterable[int], *, hogs: bool = False,
              series: bool = False, choice: tuple[str, ...] = ()) -> Bench:
-    begin = (f'join "$group/hogs" sidejob --kind compute --begin $((begin - {BEFORE})) > /dev/null &\n' if hogs else "")
+    begin = f'join "$group/hogs" sidejob --kind compute --begin $((begin - {BEFORE})) > /dev/null &\n' if hogs else ""
     return Bench(
         name=name, title=title, load="gangs", command=f"{SCENE}{begin}gangs {program}\nwatch\n",
         programs=("join", "observe", "spin", *(("ompbarrier",) if program.startswith("ompbarrier") else ()),
