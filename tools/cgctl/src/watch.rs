@@ -12,7 +12,9 @@
 //! daemon's, to be taken back when a property is removed, is noted on the group itself, as an extended attribute that
 //! goes when the group goes. A daemon that is killed and started again looks at everything once and is up to date.
 //!
-//! Files are read when a unit starts and at daemon-reload, as systemd does with what is its own.
+//! Files are read when a unit starts and at daemon-reload, as systemd does with what is its own. A unit that starts comes
+//! before everything else: after a daemon-reload, say, there is something to look at for each unit of the machine, and
+//! what starts meanwhile does not wait for that.
 //!
 //! Where a unit does not have the cpu controller, the daemon enables it along the path at once, and then asks systemd
 //! to keep it (dbus.rs, keep_cpu). The latter takes its time, so a thread of its own waits for it, and it is for units
@@ -20,9 +22,9 @@
 //! may take the controller away when it starts something beside the unit, and what was set goes with it; but systemd's
 //! write to cgroup.subtree_control is seen by inotify, too, and what is lost is set again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::unix::net::UnixDatagram;
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,6 +56,15 @@ enum Event {
     Rescan,
 }
 
+/// Work that can wait until there is no event to take up.
+#[derive(Debug, PartialEq)]
+enum Work {
+    /// Make a unit's group as its files say.
+    Apply(String),
+    /// See whether units below a slice have lost what they had.
+    Check(String),
+}
+
 pub struct Daemon {
     tree: Tree,
     finder: Finder,
@@ -65,6 +76,7 @@ pub struct Daemon {
     applied: HashMap<String, Settings>,
     /// What was complained of already, by unit.
     said: HashMap<String, HashSet<String>>,
+    later: VecDeque<Work>,
     verbose: bool,
 }
 
@@ -107,7 +119,8 @@ impl Daemon {
     pub fn new(host: &Host, verbose: bool) -> Result<Daemon> {
         let mut daemon = Daemon {
             tree: host.open_tree()?, finder: Finder::new(host), aliases: BTreeMap::new(),
-            units: HashMap::new(), applied: HashMap::new(), said: HashMap::new(), verbose,
+            units: HashMap::new(), applied: HashMap::new(), said: HashMap::new(),
+            later: VecDeque::new(), verbose,
         };
         daemon.aliases = find_aliases(&daemon.finder);
         Ok(daemon)
@@ -120,14 +133,16 @@ impl Daemon {
         }
     }
 
-    /// Make a unit's group as its files say. Returns whether systemd has to be asked to keep the controller.
-    pub fn apply(&mut self, unit: &str, path: &str) -> bool {
+    /// Make a unit's group as its files say, if it is there. Returns whether systemd has to be asked to keep the
+    /// controller.
+    fn apply(&mut self, unit: &str) -> bool {
+        let Some(path) = self.units.get(unit).cloned() else { return false };
         let none = Vec::new();
         let properties = self.finder.properties(unit, self.aliases.get(unit).unwrap_or(&none));
         for complaint in &properties.complaints {
             self.once(unit, &complaint.to_string(), || complain(unit, complaint));
         }
-        match self.apply_properties(unit, path, &properties) {
+        match self.apply_properties(unit, &path, &properties) {
             Ok(enabled) => enabled,
             // It ended before we came to it.
             Err(error) if error.kind == Kind::NotFound => false,
@@ -185,12 +200,17 @@ impl Daemon {
         }
     }
 
+    /// Apply units; returns those whose controller systemd has to keep.
+    fn apply_each(&mut self, units: Vec<String>) -> Vec<String> {
+        units.into_iter().filter(|unit| self.apply(unit)).collect()
+    }
+
     /// Set again what units directly below a slice have lost with the controller.
     fn check(&mut self, slice: &str) -> Vec<String> {
-        let lost: Vec<(String, String)> = self.units.iter()
+        let lost = self.units.iter()
             .filter(|(unit, path)| crate::tree::parent(path) == Some(slice) && self.has_lost(unit, path))
-            .map(|(unit, path)| (unit.clone(), path.clone())).collect();
-        lost.into_iter().filter(|(unit, path)| self.apply(unit, path)).map(|(unit, _)| unit).collect()
+            .map(|(unit, _)| unit.clone()).collect();
+        self.apply_each(lost)
     }
 
     fn has_lost(&self, unit: &str, path: &str) -> bool {
@@ -202,27 +222,45 @@ impl Daemon {
     }
 
     /// Look at a directory and, in slices, at all below it. New slices are watched before they are read, so that
-    /// nothing comes in between. Returns the units whose controller systemd has to keep.
+    /// nothing comes in between. Returns the units found, none of them applied yet.
     fn scan(&mut self, path: &str, watch: &mut dyn FnMut(&str)) -> Vec<String> {
-        let mut keep = Vec::new();
+        let mut found = Vec::new();
         let name = base(path).to_string();
         if let Some(unit) = unit::from_cgroup_name(&name) {
             self.units.insert(unit.to_string(), path.to_string());
-            if self.apply(unit, path) {
-                keep.push(unit.to_string());
-            }
+            found.push(unit.to_string());
         }
         if path.is_empty() || is_slice(&name) {
             watch(path);
-            let Ok(group) = self.tree.open(path) else { return keep };
+            let Ok(group) = self.tree.open(path) else { return found };
             for child in self.tree.children(&group) {
                 if unit::from_cgroup_name(&child).is_some() {
                     let child = if path.is_empty() { child } else { format!("{path}/{child}") };
-                    keep.extend(self.scan(&child, watch));
+                    found.extend(self.scan(&child, watch));
                 }
             }
         }
-        keep
+        found
+    }
+
+    /// A directory was made.
+    fn created(&mut self, path: &str, watch: &mut dyn FnMut(&str)) -> Vec<String> {
+        let found = self.scan(path, watch);
+        self.apply_each(found)
+    }
+
+    fn put_off(&mut self, work: Work) {
+        if !self.later.contains(&work) {
+            self.later.push_back(work);
+        }
+    }
+
+    /// Do the next of what was put off; None if there is nothing.
+    fn work(&mut self) -> Option<Vec<String>> {
+        Some(match self.later.pop_front()? {
+            Work::Apply(unit) => self.apply_each(vec![unit]),
+            Work::Check(slice) => self.check(&slice),
+        })
     }
 
     /// Read files anew: their names, their links, and what was wrong with them.
@@ -231,11 +269,21 @@ impl Daemon {
         self.said.clear();
     }
 
-    /// Everything, once.
-    pub fn apply_all(&mut self, watch: &mut dyn FnMut(&str)) -> Vec<String> {
+    /// Find everything, to be applied by and by.
+    fn look_around(&mut self, watch: &mut dyn FnMut(&str)) {
         self.units.clear();
         self.applied.clear();
-        self.scan("", watch)
+        self.later = self.scan("", watch).into_iter().map(Work::Apply).collect();
+    }
+
+    /// Everything, once. Returns the units whose controller systemd has to keep.
+    pub fn apply_all(&mut self, watch: &mut dyn FnMut(&str)) -> Vec<String> {
+        self.look_around(watch);
+        let mut keep = Vec::new();
+        while let Some(units) = self.work() {
+            keep.extend(units);
+        }
+        keep
     }
 }
 
@@ -358,9 +406,7 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
         for unit in daemon.apply_all(&mut |_| {}) {
             if let Some(systemd) = &systemd {
                 systemd.keep_cpu(&unit)?;
-                if let Some(path) = daemon.units.get(&unit).cloned() {
-                    daemon.apply(&unit, &path);
-                }
+                daemon.apply(&unit);
             }
         }
         return Ok(());
@@ -416,10 +462,21 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     });
     keep_all(daemon.apply_all(&mut watch));
     notify("READY=1");
-    for event in &events {
+    loop {
+        let event = match events.try_recv() {
+            Ok(event) => event,
+            Err(TryRecvError::Empty) => match daemon.work() {
+                Some(units) => {
+                    keep_all(units);
+                    continue;
+                }
+                None => events.recv().expect("this thread has a sender, too"),
+            },
+            Err(TryRecvError::Disconnected) => unreachable!("this thread has a sender, too"),
+        };
         match event {
-            Event::Controllers(slice) => keep_all(daemon.check(&slice)),
-            Event::Created(path) => keep_all(daemon.scan(&path, &mut watch)),
+            Event::Controllers(slice) => daemon.put_off(Work::Check(slice)),
+            Event::Created(path) => keep_all(daemon.created(&path, &mut watch)),
             Event::Removed(path) => {
                 if let Some(unit) = unit::from_cgroup_name(base(&path)) {
                     daemon.units.remove(unit);
@@ -427,31 +484,21 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
                     daemon.said.remove(unit);
                 }
             }
-            Event::Kept(unit) => {
-                if let Some(path) = daemon.units.get(&unit).cloned() {
-                    daemon.apply(&unit, &path);
-                }
-            }
-            Event::Systemd(Signal::JobRemoved(_, unit, _)) => {
-                if let Some(path) = daemon.units.get(&unit).cloned() {
-                    keep_all(if daemon.apply(&unit, &path) { vec![unit] } else { vec![] });
-                }
-            }
+            Event::Kept(unit) | Event::Systemd(Signal::JobRemoved(_, unit, _)) => daemon.put_off(Work::Apply(unit)),
             Event::Systemd(Signal::Reloading(true)) => {}
             Event::Connected(path) => {
                 if !path.is_empty() {
                     daemon.finder.path = path;
                 }
                 daemon.forget_files();
-                keep_all(daemon.apply_all(&mut watch));
+                daemon.look_around(&mut watch);
             }
             Event::Systemd(Signal::Reloading(false)) | Event::Rescan => {
                 daemon.forget_files();
-                keep_all(daemon.apply_all(&mut watch));
+                daemon.look_around(&mut watch);
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -484,6 +531,24 @@ mod tests {
         assert_eq!(dir.read("sys/fs/cgroup/a.slice/a-b.slice/x.scope/cpu.hint"), "pack\n");
         // Neither what a service keeps for itself nor what belongs to a user's manager.
         assert_eq!(dir.read("sys/fs/cgroup/user.slice/user@1.service/web.service/cpu.hint"), "inherit\n");
+    }
+
+    #[test]
+    fn what_starts_does_not_wait_for_the_rest() {
+        let (dir, mut daemon) = daemon();
+        daemon.look_around(&mut |_| {});
+        dir.group("system.slice/late.service");
+        dir.file("etc/systemd/system/late.service", "[Service]\nX-CPUHint=pack\n");
+        daemon.created("system.slice/late.service", &mut |_| {});
+        assert_eq!(dir.read("sys/fs/cgroup/system.slice/late.service/cpu.hint"), "pack\n");
+        assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "inherit\n");
+        // The same twice is the same; and a unit that ended meanwhile is passed over.
+        let waiting = daemon.later.len();
+        daemon.put_off(Work::Apply("web.service".into()));
+        assert_eq!(daemon.later.len(), waiting);
+        daemon.put_off(Work::Apply("gone.service".into()));
+        while daemon.work().is_some() {}
+        assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "tail_latency\n");
     }
 
     #[test]
