@@ -146,7 +146,7 @@ fn path(host: &Host, tree: &Tree, target: &str, found: &mut Vec<Finding>) -> Res
                                                      display(above)), Some(&mend)));
     }
     let group = tree.open(&path)?;
-    if !rustix::fs::accessat(group.as_fd(), "cpu.hint", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::empty()).is_ok()
+    if rustix::fs::accessat(group.as_fd(), "cpu.hint", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::empty()).is_err()
         && group.has("cpu.hint") {
         found.push(finding(Verdict::Note, format!("{}: this user may not write its files", display(&path)),
                            Some("use sudo, or a group below a delegation point of this user (user@UID.service)")));

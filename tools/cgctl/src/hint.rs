@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The words of `cpu.hint`, by the kernel's own rules (kernel/cgroup/steer_words.c).
 //!
-//!     "inherit" | "none" | [profile] word... | (+word | -word)...
+//! ```text
+//! "inherit" | "none" | [profile] word... | (+word | -word)...
+//! ```
 //!
 //! The kernel has the last word on every write. The rules are here as well because several files are set together or
 //! not at all, because a policy is checked before anything is written, and because the kernel can only say EINVAL.

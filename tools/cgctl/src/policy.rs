@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies: a TOML file that says what groups should have.
 //!
-//!     [unit."nginx.service"]
-//!     hint = "tail_latency"
-//!     headroom = 30
+//! ```text
+//! [unit."nginx.service"]
+//! hint = "tail_latency"
+//! headroom = 30
 //!
-//!     [unit."batch-*.service"]
-//!     hint = "background"
+//! [unit."batch-*.service"]
+//! hint = "background"
 //!
-//!     [group."containers/web"]
-//!     gang = true
-//!     "gang.scope" = "llc"
+//! [group."containers/web"]
+//! gang = true
+//! "gang.scope" = "llc"
+//! ```
 //!
 //! A name in full comes before a pattern, a longer pattern before a shorter one; between two of the same length the
 //! file has to agree with itself. Groups that the file does not speak of stay as they are, and so do keys.

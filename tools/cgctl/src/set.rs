@@ -94,7 +94,6 @@ impl Plan {
 
     fn add_one(&mut self, tree: &Tree, path: &str, key: Key, value: &str, reason: Option<String>) -> Result<()> {
         let group = tree.open(path)?;
-        let new;
         let old = match group.read_line(key.file())? {
             Some(old) => old,
             // The file will appear with the controller.
@@ -102,13 +101,12 @@ impl Plan {
                 => key.default_value().to_string(),
             None => return Err(missing_file(tree, &group, key.file())),
         };
-        if key == Key::Hint {
+        let new = if key == Key::Hint {
             let inherited = inherited_words(tree, path);
-            new = Request::parse(value, current_request(&group), inherited)
-                .map_err(|e| e.about(display(path)))?.to_string();
+            Request::parse(value, current_request(&group), inherited).map_err(|e| e.about(display(path)))?.to_string()
         } else {
-            new = value.to_string();
-        }
+            value.to_string()
+        };
         if same(key, &old, &new) {
             self.unchanged.push((path.to_string(), key, old));
             return Ok(());

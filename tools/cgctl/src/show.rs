@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn odd_names_do_not_break_the_table() {
         let state = State { path: "a\tb\x1b[31m".into(), ..State::default() };
-        let text = tsv(&[state.clone()]);
+        let text = tsv(std::slice::from_ref(&state));
         assert_eq!(text.lines().nth(1).unwrap().split('\t').count(), TSV_HEADER.split('\t').count());
         assert!(!group_text(&state).contains('\x1b'));
     }
