@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Keeping a unit's settings: a drop-in that cgctl.service applies at every start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::dbus::Systemd;
 use crate::error::{Error, Result};
@@ -44,7 +44,8 @@ impl Dropin {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(Error::io(&path, e)),
         };
-        let text = unit::edit_dropin(old.as_deref().unwrap_or_default(), unit, settings)?;
+        let weighted = unit::Finder::new(host).has_weight(unit, Path::new(&path));
+        let text = unit::edit_dropin(old.as_deref().unwrap_or_default(), unit, settings, weighted)?;
         Ok(Dropin { unit: unit.into(), text, path, target, old })
     }
 
@@ -109,6 +110,24 @@ mod tests {
         dropin.write().unwrap();
         dropin.undo();
         assert!(!dir.path().join("run/systemd/system/b.slice.d").exists());
+    }
+
+    #[test]
+    fn weight_of_the_unit_stays() {
+        let dir = TempDir::new();
+        let host = Host::new(Some(dir.path()));
+        let settings = parse_assignments(&["hint=pack"]).unwrap();
+        let text = || Dropin::plan(&host, "system.slice/a.service", &settings, false).unwrap().text;
+        assert!(text().contains("CPUWeight=100\n"));
+        dir.file("etc/systemd/system/a.service", "[Service]\nCPUWeight=500\n");
+        assert!(!text().contains("CPUWeight"));
+        dir.file("etc/systemd/system/a.service.d/90.conf", "[Service]\nCPUWeight=\n");
+        assert!(text().contains("CPUWeight=100\n"), "the last assignment takes it back");
+        dir.file("etc/systemd/system/a.service.d/90.conf", "[Service]\nCPUWeight=idle\n");
+        dir.file("etc/systemd/system/a.service.d/50-cgctl.conf", "[Service]\nCPUWeight=100\n");
+        assert!(!text().contains("CPUWeight"), "what an earlier one wrote goes");
+        dir.file("etc/systemd/system/a.service.d/50-cgctl.conf", "[Service]\nCPUWeight=70\n");
+        assert!(text().contains("CPUWeight=70\n"), "but not what somebody set in it");
     }
 
     #[test]

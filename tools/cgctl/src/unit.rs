@@ -17,6 +17,9 @@ use crate::tree::Host;
 
 pub const TYPES: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
 
+/// CPUWeight= that changes nothing.
+const DEFAULT_WEIGHT: &str = "100";
+
 /// systemd's own search path for the system manager, highest priority first.
 pub const SEARCH_PATH: [&str; 12] = [
     "/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient",
@@ -325,6 +328,21 @@ impl Finder {
         properties
     }
 
+    /// Whether a file of a unit, other than this one, gives it a weight of its own.
+    pub fn has_weight(&self, name: &str, other_than: &Path) -> bool {
+        let Some(section) = section(name) else { return false };
+        let mut weighted = false;
+        for file in self.files(name, &[]).into_iter().filter(|file| file != other_than) {
+            let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(&file))) else { continue };
+            for assignment in parse_file(&String::from_utf8_lossy(&bytes)) {
+                if assignment.section == section && assignment.key == "CPUWeight" {
+                    weighted = !assignment.value.is_empty();
+                }
+            }
+        }
+        weighted
+    }
+
     /// All unit names for which a file or a directory of drop-ins exists, for doctor's review.
     pub fn known_units(&self) -> Vec<String> {
         let mut names: Vec<String> = self.path.iter()
@@ -340,19 +358,20 @@ impl Finder {
     }
 }
 
-/// The drop-in of `set --persist`: what it has, with new values in it.
-pub fn edit_dropin(old: &str, unit: &str, settings: &Settings) -> Result<String> {
+/// The drop-in of `set --persist`: what it has, with new values in it. A unit that is `weighted` has a weight of its
+/// own in another file, which stays.
+pub fn edit_dropin(old: &str, unit: &str, settings: &Settings, weighted: bool) -> Result<String> {
     let section = section(unit).ok_or_else(|| Error::invalid(format!("{unit} is no unit that has a cgroup")))?;
     let mut properties = Properties::default();
     properties.read(section, Path::new("drop-in"), old);
     let mut all = properties.settings();
     all.extend(settings.iter().map(|(key, value)| (*key, value.clone())));
-    let mut text = format!("# Written by cgctl set; 'systemctl revert {unit}' takes it back.\n[{section}]\n\
-                            # A weight, if only the default one, makes systemd enable the cpu controller.\n\
-                            CPUWeight=100\n");
+    let mut text = format!("# Written by cgctl set. To take it back, remove it and reload systemd's files.\n[{section}]\n");
     // A weight that somebody set in here is kept.
-    if let Some(weight) = parse_file(old).into_iter().rfind(|a| a.key == "CPUWeight" && a.value != "100") {
-        text = text.replace("CPUWeight=100", &format!("CPUWeight={}", weight.value));
+    let weight = parse_file(old).into_iter().rfind(|a| a.key == "CPUWeight" && a.value != DEFAULT_WEIGHT);
+    if weight.is_some() || !weighted {
+        text += "# A weight, if only the default one, makes systemd enable the cpu controller.\n";
+        text += &format!("CPUWeight={}\n", weight.map_or(DEFAULT_WEIGHT.to_string(), |weight| weight.value));
     }
     for (key, value) in all {
         text += &format!("{}={value}\n", key.property());
@@ -465,11 +484,11 @@ mod tests {
     #[test]
     fn editing_keeps_what_is_there() {
         let settings = |words: &[&str]| crate::setting::parse_assignments(words).unwrap();
-        let one = edit_dropin("", "a.service", &settings(&["hint=pack"])).unwrap();
+        let one = edit_dropin("", "a.service", &settings(&["hint=pack"]), false).unwrap();
         assert!(one.contains("[Service]\n") && one.contains("CPUWeight=100\n") && one.contains("X-CPUHint=pack\n"));
-        let two = edit_dropin(&one.replace("=100", "=50"), "a.service", &settings(&["gang=1"])).unwrap();
+        let two = edit_dropin(&one.replace("=100", "=50"), "a.service", &settings(&["gang=1"]), false).unwrap();
         assert!(two.contains("CPUWeight=50\n") && two.contains("X-CPUHint=pack\nX-CPUGang=1\n"), "{two}");
-        assert!(edit_dropin("", "a.timer", &settings(&["gang=1"])).is_err());
+        assert!(edit_dropin("", "a.timer", &settings(&["gang=1"]), false).is_err());
     }
 
     proptest! {
