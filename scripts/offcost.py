@@ -6,8 +6,8 @@ Compiled out: every object that is built from a file that we touch, or that incl
 pristine object, byte for byte and relocation for relocation.
 
 Compiled in, static key off: functions with a static branch on the key, and those of the wakeup path, do what the
-pristine function does, and a no-op for each branch: no conditional branch, no call and no memory access outside of the
-stack more. What only the branches lead to is not executed while the key is off and is left out of the count; no-ops
+pristine function does, and a no-op for each branch: no conditional branch or move, no call and no memory access outside
+of the stack more. What only the branches lead to is not executed while the key is off and is left out of the count; no-ops
 are, too, because the compiler also aligns with them. What remains is how the compiler shuffles registers in a large
 function when a line is added to it: it is shown, and bounded.
 """
@@ -42,7 +42,8 @@ ELSEWHERE = {"can_migrate_task", "sched_balance_find_dst_group", "__assign_cfs_r
              "rq_online_fair", "tg_set_cfs_bandwidth"}
 BRANCHES, CALLS, MEMORY, JUMPS, REST = KINDS = ("branches", "calls", "memory", "jumps", "rest")
 WORK = (BRANCHES, CALLS, MEMORY)
-REST_BOUND = 3  # register moves, arithmetic, spills
+# Register moves, arithmetic, spills: so many, or one in a hundred of a large function.
+REST_BOUND, REST_PART = 3, 100
 
 Place = tuple[str, int]  # section, offset
 
@@ -73,7 +74,8 @@ class Instruction:
         """What it counts as."""
         if self.mnemonic in ("jmp", "b"):
             return JUMPS
-        if self.is_jump:
+        # Whether it branches or moves conditionally is the compiler's choice, and may change with a line beside it.
+        if self.is_jump or re.match(r"cmov|csel$|csinc$|csinv$|csneg$", self.mnemonic):
             return BRANCHES
         if self.mnemonic in ("call", "bl", "blr"):
             return CALLS
@@ -246,7 +248,7 @@ class Cost:
         """What of it is more than no-ops."""
         if self.name in ELSEWHERE:
             return []
-        bounds = {**dict.fromkeys(WORK, 0), REST: REST_BOUND}
+        bounds = {**dict.fromkeys(WORK, 0), REST: max(REST_BOUND, self.pristine.total() // REST_PART)}
         return [f"{self.name}: {self.extra(kind):+d} {kind}" for kind, bound in bounds.items()
                 if self.extra(kind) > bound]
 

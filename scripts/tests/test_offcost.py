@@ -133,6 +133,7 @@ class Kinds(unittest.TestCase):
                            ("push   %rbx", offcost.REST), ("lea    0x8(%rdi),%rax", offcost.REST),
                            ("add    %rax,%rbx", offcost.REST), ("ret", offcost.REST),
                            ("ldr\tx0, [x1, #8]", offcost.MEMORY), ("stp\tx29, x30, [sp, #-32]!", offcost.REST),
+                           ("cmovne %rax,%rbx", offcost.BRANCHES), ("csel\tx0, x1, x2, ne", offcost.BRANCHES),
                            ("b.ne\t18 <f+0x18>", offcost.BRANCHES), ("bl\t0 <x>", offcost.CALLS)):
             self.assertEqual(Instruction(text).kind, kind, text)
 
@@ -157,6 +158,11 @@ class Compare(unittest.TestCase):
             moves = "".join(f"  {i:x}:\tmov    %rax,%rbx\n" for i in range(0xd, 0xd + count))
             cost, = self.cost(PRISTINE, OURS.replace("  11:\tcall", f"{moves}  11:\tcall"))
             self.assertEqual(cost.problems(), problems)
+
+    def test_more_of_them_in_a_large_function(self) -> None:
+        def problems(more: int) -> list[str]:
+            return offcost.Cost("f", Counter(rest=919), Counter(rest=919 + more), 0, 1).problems()
+        self.assertEqual((problems(9), problems(10)), ([], ["f: +10 rest"]))
 
     def test_not_on_the_wakeup_path(self) -> None:
         self.assertEqual(offcost.Cost("can_migrate_task", Counter(), Counter(calls=9), 0, 1).problems(), [])
