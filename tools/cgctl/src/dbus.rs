@@ -144,12 +144,13 @@ impl Systemd {
     /// Make systemd keep the cpu controller enabled for a unit, by giving it, until the next boot, the weight that it
     /// has anyway. Without that, the next change beside the unit may take the controller away again. A unit that has
     /// ended is left alone: systemd would make its group again, empty, and leave it there. So is one that has got a
-    /// weight of its own meanwhile, for which systemd keeps the controller.
-    pub fn keep_cpu(&self, unit: &str) -> Result<()> {
-        if self.is_active(unit)? && self.lacks_weight(unit)? {
-            return self.set_weight(unit, DEFAULT_WEIGHT);
+    /// weight of its own meanwhile, for which systemd keeps the controller. Returns whether it was given one.
+    pub fn keep_cpu(&self, unit: &str) -> Result<bool> {
+        let needed = self.is_active(unit)? && self.lacks_weight(unit)?;
+        if needed {
+            self.set_weight(unit, DEFAULT_WEIGHT)?;
         }
-        Ok(())
+        Ok(needed)
     }
 
     /// Whether a unit that systemd knows has no weight of its own.

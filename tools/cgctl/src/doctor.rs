@@ -176,11 +176,12 @@ fn systemd(host: &Host, found: &mut Vec<Finding>) {
 /// What is wrong in unit files.
 fn units(host: &Host, found: &mut Vec<Finding>) {
     let finder = Finder::new(host);
+    let aliases = finder.find_aliases();
     let (mut with, mut said) = (0, std::collections::BTreeSet::new());
     for name in finder.known_units() {
         // A directory "service.d" is for all services: any name will do to read it.
         let unit = if unit::TYPES.contains(&name.as_str()) { format!("x.{name}") } else { name };
-        let properties = finder.properties(&unit, &[]);
+        let properties = finder.properties(&unit, &aliases.of(&unit));
         with += usize::from(!properties.values.is_empty());
         said.extend(properties.complaints.iter().map(ToString::to_string));
     }

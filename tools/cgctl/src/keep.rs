@@ -43,7 +43,9 @@ impl Keep {
         let mut result = Ok(());
         for unit in std::mem::take(&mut self.units) {
             match systemd.keep_cpu(&unit) {
-                Ok(()) => told.push(unit),
+                Ok(true) => told.push(unit),
+                // It has ended, or got a weight of its own meanwhile.
+                Ok(false) => (),
                 // Whoever may write the files without being root has them by delegation, which keeps the controller.
                 Err(error) if error.kind == Kind::Permission => (),
                 Err(error) => result = Err(error),

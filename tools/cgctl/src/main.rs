@@ -282,7 +282,8 @@ fn properties(host: &Host, name: &str, json: bool) -> Result<()> {
         return Err(Error::invalid(format!("'{name}' is no unit that has a cgroup; it ends in one of: .{}",
                                           unit::TYPES.join(" ."))));
     }
-    let found = Finder::new(host).properties(name, &[]);
+    let finder = Finder::new(host);
+    let found = finder.properties(name, &finder.find_aliases().of(name));
     if json {
         let values: Vec<_> = found.values.iter().map(|(key, (value, origin))| {
             serde_json::json!({ "key": key, "value": value, "file": origin.file, "line": origin.line })

@@ -6,7 +6,7 @@
 //! "service.d" to "foo-.service.d" to "foo-bar.service.d", sorted by file name, a name in a directory of higher
 //! priority hiding the same name in a lower one. The last assignment wins; an empty one takes back what came before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -179,6 +179,8 @@ impl std::fmt::Display for Complaint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     pub values: BTreeMap<Key, (String, Origin)>,
+    /// CPUWeight=, for which systemd keeps the cpu controller.
+    pub weight: Option<String>,
     pub complaints: Vec<Complaint>,
 }
 
@@ -189,11 +191,14 @@ impl Properties {
 
     /// Take up a file that comes after those before. A bad value counts for nothing, and is complained of.
     pub fn read(&mut self, section: &str, file: &Path, text: &str) {
-        if !text.contains("X-CPU") {
+        if !text.contains("X-CPU") && !text.contains("CPUWeight") {
             return; // most files of most systems
         }
         let properties: Vec<&str> = KEYS.iter().map(|key| key.property()).collect();
         for assignment in parse_file(text) {
+            if assignment.key == "CPUWeight" && assignment.section == section {
+                self.weight = Some(assignment.value.clone()).filter(|weight| !weight.is_empty());
+            }
             if !assignment.key.starts_with("X-CPU") {
                 continue;
             }
@@ -246,6 +251,47 @@ fn dropin_names(name: &str) -> Vec<String> {
     names
 }
 
+/// Other names of units.
+#[derive(Debug, Default)]
+pub struct Aliases(BTreeMap<String, BTreeSet<String>>);
+
+/// An instance of a template: "x@.service" and "i" is "x@i.service".
+fn instance_of(template: &str, instance: &str) -> String {
+    template.replacen('@', &format!("@{instance}"), 1)
+}
+
+/// The template of an instance's name, and what makes it that instance.
+fn template_of(name: &str) -> Option<(String, &str)> {
+    let (stem, suffix) = name.rsplit_once('.')?;
+    let (prefix, instance) = stem.split_once('@').filter(|(_, instance)| !instance.is_empty())?;
+    Some((format!("{prefix}@.{suffix}"), instance))
+}
+
+impl Aliases {
+    /// From links, which may lead to links.
+    fn new(links: &BTreeMap<String, String>) -> Aliases {
+        let mut aliases = Aliases::default();
+        for alias in links.keys() {
+            let mut name = alias;
+            for target in std::iter::from_fn(|| { name = links.get(name)?; Some(name.clone()) }).take(16) {
+                aliases.0.entry(target).or_default().insert(alias.clone());
+            }
+        }
+        aliases
+    }
+
+    /// Of a unit: of itself, and, if it is an instance, of its template.
+    pub fn of(&self, unit: &str) -> Vec<String> {
+        let mut names: BTreeSet<String> = self.0.get(unit).cloned().unwrap_or_default();
+        if let Some((template, instance)) = template_of(unit) {
+            let templates = self.0.get(&template).into_iter().flatten().filter(|alias| alias.contains("@."));
+            names.extend(templates.map(|alias| instance_of(alias, instance)));
+        }
+        names.remove(unit);
+        names.into_iter().collect()
+    }
+}
+
 /// Where the files of units are.
 pub struct Finder {
     pub host: Host,
@@ -283,9 +329,7 @@ impl Finder {
     /// The files that make up a unit: fragment first, then drop-ins in their order. `aliases` are its other names.
     pub fn files(&self, name: &str, aliases: &[String]) -> Vec<PathBuf> {
         let mut result = Vec::new();
-        let template = name.rsplit_once('.').and_then(|(stem, suffix)| {
-            Some(format!("{}@.{suffix}", stem.split_once('@').filter(|(_, instance)| !instance.is_empty())?.0))
-        });
+        let template = template_of(name).map(|(template, _)| template);
         let masked = self.path.iter().map(|dir| Path::new(dir).join(name))
             .find(|path| self.absolute(path).symlink_metadata().is_ok())
             .is_some_and(|path| self.resolve(&path) == Path::new("/dev/null"));
@@ -328,14 +372,33 @@ impl Finder {
         properties
     }
 
-    /// Whether a file of a unit, other than this one, gives it a weight of its own.
+    /// Names of units that are links to others, in any of the directories.
+    pub fn find_aliases(&self) -> Aliases {
+        let mut links = BTreeMap::new();
+        for dir in self.path.iter().rev() {
+            let Ok(entries) = std::fs::read_dir(self.host.path(dir)) else { continue };
+            for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_symlink())) {
+                let alias = entry.file_name().to_string_lossy().into_owned();
+                let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+                let Some(target) = target.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+                if unit_type(&alias).is_some() && unit_type(&target).is_some() && alias != target {
+                    links.insert(alias, target);
+                }
+            }
+        }
+        Aliases::new(&links)
+    }
+
+    /// Whether a file of a unit, other than this one, gives it a weight of its own. The default one that is there until
+    /// the next boot is what has the controller kept; it is none.
     pub fn has_weight(&self, name: &str, other_than: &Path) -> bool {
         let Some(section) = section(name) else { return false };
         let mut weighted = false;
         for file in self.files(name, &[]).into_iter().filter(|file| file != other_than) {
             let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(&file))) else { continue };
             for assignment in parse_file(&String::from_utf8_lossy(&bytes)) {
-                if assignment.section == section && assignment.key == "CPUWeight" {
+                let keeps = file.starts_with("/run/systemd/system.control") && assignment.value == DEFAULT_WEIGHT;
+                if assignment.section == section && assignment.key == "CPUWeight" && !keeps {
                     weighted = !assignment.value.is_empty();
                 }
             }
@@ -479,6 +542,28 @@ mod tests {
         assert!(texts[3].contains("edits"));
         assert!(texts[4].contains("out of range"));
         assert_eq!(found.values.len(), 0);
+    }
+
+    #[test]
+    fn links_of_links_and_of_templates() {
+        let dir = TempDir::new();
+        let link = |name: &str, target: &str| {
+            dir.file("etc/systemd/system/x", "");
+            std::os::unix::fs::symlink(target, dir.path().join("etc/systemd/system").join(name)).unwrap();
+        };
+        link("far.service", "mid.service");
+        link("mid.service", "/usr/lib/systemd/system/web.service");
+        link("nick@.service", "t@.service");
+        link("loop.service", "pool.service");
+        link("pool.service", "loop.service");
+        let aliases = Finder::new(&Host::new(Some(dir.path()))).find_aliases();
+        assert_eq!(aliases.of("web.service"), ["far.service", "mid.service"]);
+        assert_eq!(aliases.of("t@1.service"), ["nick@1.service"]);
+        assert_eq!(aliases.of("loop.service"), ["pool.service"]);
+        assert!(aliases.of("other.service").is_empty());
+        dir.file("etc/systemd/system/nick@.service.d/x.conf", "[Service]\nX-CPUHint=pack\n");
+        let found = Finder::new(&Host::new(Some(dir.path()))).properties("t@1.service", &aliases.of("t@1.service"));
+        assert_eq!(found.values[&Key::Hint].0, "pack");
     }
 
     #[test]

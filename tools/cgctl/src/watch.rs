@@ -16,16 +16,18 @@
 //! before everything else: after a daemon-reload, say, there is something to look at for each unit of the machine, and
 //! what starts meanwhile does not wait for that.
 //!
-//! Where a unit does not have the cpu controller, the daemon enables it along the path at once, and then asks systemd
-//! to keep it (dbus.rs, keep_cpu). The latter takes its time, so a thread of its own waits for it, and it is for units
-//! only that are there for a second at least: those that come and go are not worth systemd's time. Until then, systemd
-//! may take the controller away when it starts something beside the unit, and what was set goes with it; but systemd's
+//! Where a unit does not have the cpu controller, the daemon enables it along the path at once. And it asks systemd to
+//! keep it (dbus.rs, keep_cpu), for each unit that has properties and no weight: one that systemd keeps it for is enough
+//! for all beside it, but only until that ends. Asking takes its time, so a thread of its own does it, and only for units
+//! that are there for a second at least: those that come and go are not worth systemd's time. Until then, systemd may
+//! take the controller away when something beside the unit starts or ends, and what was set goes with it; but systemd's
 //! write to cgroup.subtree_control is seen by inotify, too, and what is lost is set again.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::net::UnixDatagram;
-use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::inotify;
@@ -36,7 +38,7 @@ use crate::journal::{complain, say, Priority};
 use crate::set::{missing_controllers, Plan};
 use crate::setting::{Key, Settings, KEYS};
 use crate::tree::{base, Host, Tree};
-use crate::unit::{self, Finder, Properties};
+use crate::unit::{self, Aliases, Finder, Properties};
 
 /// The note on a group: keys that are set because a unit's file says so.
 const MARK: &str = "user.cgctl";
@@ -57,7 +59,7 @@ enum Event {
 }
 
 /// Work that can wait until there is no event to take up.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Work {
     /// Make a unit's group as its files say.
     Apply(String),
@@ -65,41 +67,55 @@ enum Work {
     Check(String),
 }
 
+/// Work in the order in which it will be done, each piece once.
+#[derive(Default)]
+struct Later {
+    /// May have pieces twice: what was moved to the front is passed over further behind.
+    queue: VecDeque<Work>,
+    waiting: HashSet<Work>,
+}
+
+impl Later {
+    fn put(&mut self, work: Work) {
+        if self.waiting.insert(work.clone()) {
+            self.queue.push_back(work);
+        }
+    }
+
+    fn put_first(&mut self, work: Work) {
+        self.waiting.insert(work.clone());
+        self.queue.push_front(work);
+    }
+
+    fn next(&mut self) -> Option<Work> {
+        loop {
+            let work = self.queue.pop_front()?;
+            if self.waiting.remove(&work) {
+                return Some(work);
+            }
+        }
+    }
+}
+
 pub struct Daemon {
     tree: Tree,
     finder: Finder,
-    /// Unit -> names that are links to it.
-    aliases: BTreeMap<String, Vec<String>>,
+    aliases: Aliases,
     /// Unit -> where it is.
     units: HashMap<String, String>,
     /// Unit -> what its group has by its files, as far as this kernel has it.
     applied: HashMap<String, Settings>,
+    /// Units whose controller systemd was asked to keep, or will be.
+    asked: HashSet<String>,
     /// What was complained of already, by unit.
     said: HashMap<String, HashSet<String>>,
-    later: VecDeque<Work>,
+    later: Later,
     verbose: bool,
 }
 
 /// Whether units of the system manager can be below a directory.
 fn is_slice(name: &str) -> bool {
     name.ends_with(".slice")
-}
-
-/// Names that are links to other names.
-fn find_aliases(finder: &Finder) -> BTreeMap<String, Vec<String>> {
-    let mut result: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for dir in &finder.path {
-        let Ok(entries) = std::fs::read_dir(finder.host.path(dir)) else { continue };
-        for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_symlink())) {
-            let alias = entry.file_name().to_string_lossy().into_owned();
-            let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-            let Some(target) = target.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
-            if unit::unit_type(&alias).is_some() && unit::unit_type(&target).is_some() && alias != target {
-                result.entry(target).or_default().push(alias);
-            }
-        }
-    }
-    result
 }
 
 fn parse_mark(text: &str) -> Vec<Key> {
@@ -118,11 +134,10 @@ fn wanted(settings: &Settings, mark: &[Key]) -> Settings {
 impl Daemon {
     pub fn new(host: &Host, verbose: bool) -> Result<Daemon> {
         let mut daemon = Daemon {
-            tree: host.open_tree()?, finder: Finder::new(host), aliases: BTreeMap::new(),
-            units: HashMap::new(), applied: HashMap::new(), said: HashMap::new(),
-            later: VecDeque::new(), verbose,
+            tree: host.open_tree()?, finder: Finder::new(host), aliases: Aliases::default(), units: HashMap::new(),
+            applied: HashMap::new(), asked: HashSet::new(), said: HashMap::new(), later: Later::default(), verbose,
         };
-        daemon.aliases = find_aliases(&daemon.finder);
+        daemon.aliases = daemon.finder.find_aliases();
         Ok(daemon)
     }
 
@@ -137,47 +152,48 @@ impl Daemon {
     /// controller.
     fn apply(&mut self, unit: &str) -> bool {
         let Some(path) = self.units.get(unit).cloned() else { return false };
-        let none = Vec::new();
-        let properties = self.finder.properties(unit, self.aliases.get(unit).unwrap_or(&none));
+        let properties = self.finder.properties(unit, &self.aliases.of(unit));
         for complaint in &properties.complaints {
             self.once(unit, &complaint.to_string(), || complain(unit, complaint));
         }
         match self.apply_properties(unit, &path, &properties) {
-            Ok(enabled) => enabled,
+            Ok(()) => {}
             // It ended before we came to it.
-            Err(error) if error.kind == Kind::NotFound => false,
+            Err(error) if error.kind == Kind::NotFound => return false,
             Err(error) => {
                 let origin = properties.values.values().next()
                     .map(|(_, origin)| format!(" ({}:{})", origin.file.display(), origin.line)).unwrap_or_default();
                 let text = format!("{unit}: {}{origin}", error.message);
                 self.once(unit, &text, || say(Priority::Error, unit, &text));
-                false
             }
         }
+        !properties.values.is_empty() && properties.weight.is_none() && self.asked.insert(unit.to_string())
     }
 
-    fn apply_properties(&mut self, unit: &str, path: &str, properties: &Properties) -> Result<bool> {
+    fn apply_properties(&mut self, unit: &str, path: &str, properties: &Properties) -> Result<()> {
         let settings = properties.settings();
         self.applied.remove(unit);
         let group = self.tree.open(path)?;
         let mark = group.get_mark(MARK).map(|text| parse_mark(&text)).unwrap_or_default();
         let mut wanted = wanted(&settings, &mark);
         if wanted.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
-        // The controller first: without it the files are not there.
-        let mut enabled = false;
-        if !settings.is_empty() && !group.has("cpu.weight") {
-            for above in missing_controllers(&self.tree, path)? {
-                self.tree.open(&above)?.write("cgroup.subtree_control", "+cpu")
-                    .map_err(|e| Error::io(format!("enabling the cpu controller below /{above}"), e))?;
-                enabled = true;
+        // The controller first: without it the files are not there. If systemd takes it away at the same time, what is
+        // wanted counts as lost, and is set when systemd's write is seen.
+        if !settings.is_empty() {
+            self.applied.insert(unit.to_string(), wanted.clone());
+            if !group.has("cpu.weight") {
+                for above in missing_controllers(&self.tree, path)? {
+                    self.tree.open(&above)?.write("cgroup.subtree_control", "+cpu")
+                        .map_err(|e| Error::io(format!("enabling the cpu controller below /{above}"), e))?;
+                }
             }
         }
         // A file that this kernel lacks is no reason not to set the others.
         let missing: Vec<Key> = wanted.keys().copied().filter(|key| !group.has(key.file())).collect();
         wanted.retain(|key, _| !missing.contains(key));
-        if !settings.is_empty() {
+        if !settings.is_empty() && group.has("cpu.weight") {
             self.applied.insert(unit.to_string(), wanted.clone());
         }
         let mut plan = Plan::default();
@@ -196,7 +212,7 @@ impl Daemon {
         }
         match missing.iter().find(|key| settings.contains_key(key)) {
             Some(key) => Err(crate::state::missing_file(&self.tree, &group, key.file())),
-            None => Ok(enabled),
+            None => Ok(()),
         }
     }
 
@@ -205,12 +221,12 @@ impl Daemon {
         units.into_iter().filter(|unit| self.apply(unit)).collect()
     }
 
-    /// Set again what units directly below a slice have lost with the controller.
-    fn check(&mut self, slice: &str) -> Vec<String> {
-        let lost = self.units.iter()
+    /// What units directly below a slice have lost with the controller is to be set again, first of all: they run.
+    fn check(&mut self, slice: &str) {
+        let lost: Vec<String> = self.units.iter()
             .filter(|(unit, path)| crate::tree::parent(path) == Some(slice) && self.has_lost(unit, path))
             .map(|(unit, _)| unit.clone()).collect();
-        self.apply_each(lost)
+        lost.into_iter().for_each(|unit| self.later.put_first(Work::Apply(unit)));
     }
 
     fn has_lost(&self, unit: &str, path: &str) -> bool {
@@ -249,31 +265,45 @@ impl Daemon {
         self.apply_each(found)
     }
 
-    fn put_off(&mut self, work: Work) {
-        if !self.later.contains(&work) {
-            self.later.push_back(work);
+    /// A directory is gone. Another one of the same unit may be there, elsewhere.
+    fn removed(&mut self, path: &str) {
+        let Some(unit) = unit::from_cgroup_name(base(path)) else { return };
+        if self.units.get(unit).is_some_and(|known| known == path) {
+            self.units.remove(unit);
+            self.applied.remove(unit);
+            self.asked.remove(unit);
+            self.said.remove(unit);
         }
     }
 
     /// Do the next of what was put off; None if there is nothing.
     fn work(&mut self) -> Option<Vec<String>> {
-        Some(match self.later.pop_front()? {
+        Some(match self.later.next()? {
             Work::Apply(unit) => self.apply_each(vec![unit]),
-            Work::Check(slice) => self.check(&slice),
+            Work::Check(slice) => {
+                self.check(&slice);
+                Vec::new()
+            }
         })
     }
 
     /// Read files anew: their names, their links, and what was wrong with them.
     fn forget_files(&mut self) {
-        self.aliases = find_aliases(&self.finder);
+        self.aliases = self.finder.find_aliases();
         self.said.clear();
     }
 
-    /// Find everything, to be applied by and by.
+    /// Find everything, to be applied by and by; first what was waiting already, or somebody who reloads often would
+    /// have the last units never come to their turn.
     fn look_around(&mut self, watch: &mut dyn FnMut(&str)) {
         self.units.clear();
         self.applied.clear();
-        self.later = self.scan("", watch).into_iter().map(Work::Apply).collect();
+        let mut before = std::mem::take(&mut self.later);
+        let found: Vec<Work> = self.scan("", watch).into_iter().map(Work::Apply).collect();
+        let there: HashSet<&Work> = found.iter().collect();
+        std::iter::from_fn(|| before.next()).filter(|work| there.contains(work)).for_each(|work| self.later.put(work));
+        found.iter().for_each(|work| self.later.put(work.clone()));
+        self.asked.retain(|unit| self.units.contains_key(unit));
     }
 
     /// Everything, once. Returns the units whose controller systemd has to keep.
@@ -302,7 +332,61 @@ fn notify(text: &str) {
 }
 
 /// Watched directories, by what inotify calls them.
-type Watches = Arc<std::sync::Mutex<HashMap<i32, String>>>;
+type Watches = Arc<Mutex<HashMap<i32, String>>>;
+
+/// Watches slices.
+struct Watcher {
+    queue: Arc<rustix::fd::OwnedFd>,
+    watches: Watches,
+    mount: PathBuf,
+    /// Slices, and what inotify calls them.
+    numbers: HashMap<String, i32>,
+    /// Those that could not be watched; said once.
+    unwatched: HashSet<String>,
+    /// When to look at everything, as something could not be watched.
+    again: Option<Instant>,
+}
+
+impl Watcher {
+    const PAUSE: Duration = Duration::from_secs(5);
+
+    fn new(mount: PathBuf) -> Result<Watcher> {
+        let queue = inotify::init(inotify::CreateFlags::CLOEXEC).map_err(|e| Error::io("inotify", e))?;
+        Ok(Watcher { queue: Arc::new(queue), watches: Watches::default(), mount, numbers: HashMap::new(),
+                     unwatched: HashSet::new(), again: None })
+    }
+
+    fn add(&mut self, path: &str) {
+        let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::MODIFY
+            | inotify::WatchFlags::ONLYDIR;
+        match inotify::add_watch(&self.queue, self.mount.join(path), flags) {
+            Ok(number) => {
+                self.watches.lock().expect("no thread panics with it").insert(number, path.to_string());
+                let before = self.numbers.insert(path.to_string(), number);
+                if let Some(before) = before.filter(|before| *before != number) {
+                    let _ = inotify::remove_watch(&self.queue, before);
+                }
+                self.unwatched.remove(path);
+            }
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => {
+                self.again = Some(Instant::now() + Watcher::PAUSE);
+                if self.unwatched.insert(path.to_string()) {
+                    say(Priority::Error, "", &format!("/{path} cannot be watched: {error}; looking at everything every {} s",
+                                                      Watcher::PAUSE.as_secs()));
+                }
+            }
+        }
+    }
+
+    /// The directory is gone. The kernel keeps its watch, and counts it, until it is removed.
+    fn remove(&mut self, path: &str) {
+        self.unwatched.remove(path);
+        if let Some(number) = self.numbers.remove(path) {
+            let _ = inotify::remove_watch(&self.queue, number);
+        }
+    }
+}
 
 fn read_inotify(queue: Arc<rustix::fd::OwnedFd>, watches: Watches, out: Sender<Event>) {
     let mut buffer = vec![std::mem::MaybeUninit::uninit(); 1 << 16];
@@ -369,24 +453,35 @@ fn connection(out: Sender<Event>) {
 /// How long a unit has to be there before systemd is asked to keep its controller.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Asks systemd, one unit after the other, to keep the cpu controller. With each comes when it was found without.
+/// How long to wait where there is nothing to wait for
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+
+/// Asks systemd, one unit after the other, to keep the cpu controller. With each comes when it was found. Where systemd
+/// cannot be reached, nothing is lost: everything is looked at again with the next connection.
 fn keeper(units: Receiver<(String, Instant)>, out: Sender<Event>) {
+    const TRIES: u32 = 3;
     let mut systemd: Option<Systemd> = None;
     for (unit, found) in units {
         std::thread::sleep((found + SETTLED).saturating_duration_since(Instant::now()));
-        for _ in 0..300 {
+        let mut trouble = None;
+        for _ in 0..TRIES {
             if systemd.is_none() {
                 systemd = Systemd::connect(false).ok();
             }
-            match systemd.as_ref().map(|systemd| systemd.keep_cpu(&unit)) {
-                Some(Ok(())) => break,
-                // It is gone already, or may not be changed; the second look will tell.
-                Some(Err(error)) if error.kind != Kind::Failed => break,
-                _ => {
-                    systemd = None;
-                    std::thread::sleep(Duration::from_millis(100));
+            trouble = match systemd.as_ref().map(|systemd| systemd.keep_cpu(&unit)) {
+                Some(Err(error)) if error.kind != Kind::NotFound => Some(error),
+                Some(_) => {
+                    trouble = None;
+                    break;
                 }
-            }
+                None => None,
+            };
+            // Another connection may do better.
+            systemd = None;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        if let Some(error) = trouble {
+            say(Priority::Warning, &unit, &format!("{unit}: systemd does not keep its cpu controller: {}", error.message));
         }
         if out.send(Event::Kept(unit)).is_err() {
             return;
@@ -403,48 +498,26 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
             daemon.finder.path = systemd.unit_path()?;
             daemon.forget_files();
         }
+        let mut result = Ok(());
         for unit in daemon.apply_all(&mut |_| {}) {
             if let Some(systemd) = &systemd {
-                systemd.keep_cpu(&unit)?;
+                result = systemd.keep_cpu(&unit).map(drop).map_err(|e| e.about(&unit)).and(result);
                 daemon.apply(&unit);
             }
         }
-        return Ok(());
+        return result;
     }
     if !host.is_live() {
         return Err(Error::new(Kind::Usage, "a fixture has no systemd to follow; use 'watch --once'"));
     }
     let (sender, events) = channel();
-    let queue = Arc::new(inotify::init(inotify::CreateFlags::CLOEXEC).map_err(|e| Error::io("inotify", e))?);
-    let watches = Watches::default();
-    let mount = host.path(&daemon.tree.mount);
-    let mut watch = {
-        let (queue, watches, sender) = (queue.clone(), watches.clone(), sender.clone());
-        move |path: &str| {
-            let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::MODIFY
-                | inotify::WatchFlags::ONLYDIR;
-            match inotify::add_watch(&queue, mount.join(path), flags) {
-                Ok(number) => {
-                    watches.lock().expect("no thread panics with it").insert(number, path.to_string());
-                }
-                Err(rustix::io::Errno::NOENT) => {}
-                Err(error) => {
-                    say(Priority::Error, "", &format!("/{path} cannot be watched: {error}; looking again in a second"));
-                    let sender = sender.clone();
-                    std::thread::spawn(move || {
-                        std::thread::sleep(Duration::from_secs(1));
-                        let _ = sender.send(Event::Rescan);
-                    });
-                }
-            }
-        }
-    };
+    let mut watcher = Watcher::new(host.path(&daemon.tree.mount))?;
     let thread = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).map(drop)
             .map_err(|e| Error::io("a thread", e))
     };
     let to = sender.clone();
-    let (read_queue, read_watches) = (queue.clone(), watches.clone());
+    let (read_queue, read_watches) = (watcher.queue.clone(), watcher.watches.clone());
     thread("inotify", Box::new(move || read_inotify(read_queue, read_watches, to)))?;
     let to = sender.clone();
     let mut hangups = signal_hook::iterator::Signals::new([signal_hook::consts::SIGHUP])
@@ -460,42 +533,50 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     let keep_all = |units: Vec<String>| units.into_iter().for_each(|unit| {
         let _ = keep.send((unit, Instant::now()));
     });
-    keep_all(daemon.apply_all(&mut watch));
-    notify("READY=1");
+    daemon.look_around(&mut |path| watcher.add(path));
+    let mut ready = false;
     loop {
         let event = match events.try_recv() {
             Ok(event) => event,
-            Err(TryRecvError::Empty) => match daemon.work() {
-                Some(units) => {
+            Err(TryRecvError::Empty) => {
+                if let Some(units) = daemon.work() {
                     keep_all(units);
                     continue;
                 }
-                None => events.recv().expect("this thread has a sender, too"),
-            },
+                if !std::mem::replace(&mut ready, true) {
+                    notify("READY=1");
+                }
+                let wait = watcher.again.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()));
+                match events.recv_timeout(wait) {
+                    Ok(event) => event,
+                    Err(RecvTimeoutError::Timeout) => Event::Rescan,
+                    Err(RecvTimeoutError::Disconnected) => unreachable!("this thread has a sender, too"),
+                }
+            }
             Err(TryRecvError::Disconnected) => unreachable!("this thread has a sender, too"),
         };
         match event {
-            Event::Controllers(slice) => daemon.put_off(Work::Check(slice)),
-            Event::Created(path) => keep_all(daemon.created(&path, &mut watch)),
+            Event::Controllers(slice) => daemon.later.put(Work::Check(slice)),
+            Event::Created(path) => keep_all(daemon.created(&path, &mut |path| watcher.add(path))),
             Event::Removed(path) => {
-                if let Some(unit) = unit::from_cgroup_name(base(&path)) {
-                    daemon.units.remove(unit);
-                    daemon.applied.remove(unit);
-                    daemon.said.remove(unit);
-                }
+                daemon.removed(&path);
+                watcher.remove(&path);
             }
-            Event::Kept(unit) | Event::Systemd(Signal::JobRemoved(_, unit, _)) => daemon.put_off(Work::Apply(unit)),
+            Event::Kept(unit) | Event::Systemd(Signal::JobRemoved(_, unit, _)) => daemon.later.put(Work::Apply(unit)),
             Event::Systemd(Signal::Reloading(true)) => {}
             Event::Connected(path) => {
                 if !path.is_empty() {
                     daemon.finder.path = path;
                 }
+                // Whoever was asked without a connection has not heard it.
+                daemon.asked.clear();
                 daemon.forget_files();
-                daemon.look_around(&mut watch);
+                daemon.look_around(&mut |path| watcher.add(path));
             }
             Event::Systemd(Signal::Reloading(false)) | Event::Rescan => {
+                watcher.again = None;
                 daemon.forget_files();
-                daemon.look_around(&mut watch);
+                daemon.look_around(&mut |path| watcher.add(path));
             }
         }
     }
@@ -523,7 +604,9 @@ mod tests {
     fn everything_is_applied_once() {
         let (dir, mut daemon) = daemon();
         let mut watched = Vec::new();
-        assert!(daemon.apply_all(&mut |path| watched.push(path.to_string())).is_empty());
+        let mut keep = daemon.apply_all(&mut |path| watched.push(path.to_string()));
+        keep.sort_unstable();
+        assert_eq!(keep, ["a-b.slice", "web.service", "x.scope"]);
         assert_eq!(watched, ["", "a.slice", "a.slice/a-b.slice", "system.slice", "user.slice"]);
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "tail_latency\n");
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.headroom"), "20.00\n");
@@ -537,16 +620,14 @@ mod tests {
     fn what_starts_does_not_wait_for_the_rest() {
         let (dir, mut daemon) = daemon();
         daemon.look_around(&mut |_| {});
+        assert!(!daemon.later.queue.is_empty());
         dir.group("system.slice/late.service");
         dir.file("etc/systemd/system/late.service", "[Service]\nX-CPUHint=pack\n");
         daemon.created("system.slice/late.service", &mut |_| {});
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/late.service/cpu.hint"), "pack\n");
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "inherit\n");
-        // The same twice is the same; and a unit that ended meanwhile is passed over.
-        let waiting = daemon.later.len();
-        daemon.put_off(Work::Apply("web.service".into()));
-        assert_eq!(daemon.later.len(), waiting);
-        daemon.put_off(Work::Apply("gone.service".into()));
+        // A unit that ended meanwhile is passed over.
+        daemon.later.put(Work::Apply("gone.service".into()));
         while daemon.work().is_some() {}
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "tail_latency\n");
     }
@@ -577,10 +658,105 @@ mod tests {
         daemon.apply_all(&mut |_| {});
         let file = "sys/fs/cgroup/system.slice/web.service/cpu.hint";
         dir.file(file, "inherit\n");
-        assert!(daemon.check("a.slice").is_empty());
-        assert_eq!(dir.read(file), "inherit\n", "another slice");
+        daemon.check("a.slice");
+        assert_eq!(daemon.work(), None, "another slice");
+        daemon.later.put(Work::Apply("x.scope".into()));
         daemon.check("system.slice");
-        assert_eq!(dir.read(file), "tail_latency\n");
+        daemon.work();
+        assert_eq!(dir.read(file), "tail_latency\n", "what runs without its settings comes first");
+    }
+
+    #[test]
+    fn what_is_lost_while_it_is_being_set_counts_as_lost() {
+        let (dir, mut daemon) = daemon();
+        let group = dir.path().join("sys/fs/cgroup/system.slice/web.service");
+        let files = ["cpu.weight", "cpu.hint", "cpu.headroom", "cpu.gang", "cpu.gang.scope", "cpu.hint.effective"];
+        files.iter().for_each(|file| { let _ = std::fs::remove_file(group.join(file)); });
+        daemon.apply_all(&mut |_| {});
+        dir.group("system.slice/web.service");
+        daemon.check("system.slice");
+        daemon.work();
+        assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "tail_latency\n");
+    }
+
+    #[test]
+    fn each_unit_without_a_weight_is_kept_once() {
+        let (dir, mut daemon) = daemon();
+        dir.group("system.slice/own.service");
+        dir.file("etc/systemd/system/own.service", "[Service]\nX-CPUHint=pack\nCPUWeight=7\n");
+        dir.group("system.slice/other.service");
+        dir.file("etc/systemd/system/other.service", "[Service]\nX-CPUHint=pack\n");
+        std::fs::remove_file(dir.path().join("sys/fs/cgroup/system.slice/web.service/cpu.headroom")).unwrap();
+        let keep = daemon.apply_all(&mut |_| {});
+        for unit in ["web.service", "other.service"] {
+            assert!(keep.iter().any(|name| name == unit), "{unit}: {keep:?}");
+        }
+        assert!(!keep.iter().any(|name| name == "own.service"));
+        assert!(daemon.apply_all(&mut |_| {}).is_empty());
+        daemon.removed("system.slice/web.service");
+        assert_eq!(daemon.created("system.slice/web.service", &mut |_| {}), ["web.service"]);
+    }
+
+    #[test]
+    fn a_unit_that_moved_is_not_forgotten() {
+        let (dir, mut daemon) = daemon();
+        daemon.apply_all(&mut |_| {});
+        dir.group("a.slice/web.service");
+        daemon.created("a.slice/web.service", &mut |_| {});
+        daemon.removed("system.slice/web.service");
+        assert_eq!(daemon.units["web.service"], "a.slice/web.service");
+        daemon.removed("a.slice/web.service");
+        assert!(!daemon.units.contains_key("web.service"));
+    }
+
+    #[test]
+    fn what_waits_is_done_once_and_in_order() {
+        let apply = |name: &str| Work::Apply(name.into());
+        let mut later = Later::default();
+        for name in ["a", "b", "c", "b"] {
+            later.put(apply(name));
+        }
+        later.put_first(apply("c"));
+        let order: Vec<Work> = std::iter::from_fn(|| later.next()).collect();
+        assert_eq!(order, [apply("c"), apply("a"), apply("b")]);
+    }
+
+    #[test]
+    fn who_reloads_often_does_not_keep_the_last_from_their_turn() {
+        let (_dir, mut daemon) = daemon();
+        daemon.look_around(&mut |_| {});
+        let mut done = HashSet::new();
+        for _ in 0..daemon.units.len() {
+            done.insert(daemon.later.next().unwrap());
+            daemon.look_around(&mut |_| {});
+        }
+        assert_eq!(done.len(), daemon.units.len());
+    }
+
+    #[test]
+    fn watches_go_with_their_directories() {
+        let dir = TempDir::new();
+        let mut watcher = Watcher::new(dir.path().into()).unwrap();
+        std::fs::create_dir(dir.path().join("a.slice")).unwrap();
+        watcher.add("a.slice");
+        watcher.add("gone.slice");
+        watcher.add("a.slice");
+        assert_eq!((watcher.numbers.len(), watcher.again), (1, None));
+        // Another directory of the same name
+        std::fs::rename(dir.path().join("a.slice"), dir.path().join("old")).unwrap();
+        std::fs::create_dir(dir.path().join("a.slice")).unwrap();
+        watcher.add("a.slice");
+        let count = |watcher: &Watcher| {
+            let info = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&*watcher.queue));
+            std::fs::read_to_string(info).unwrap().matches("inotify wd:").count()
+        };
+        assert_eq!(count(&watcher), 1);
+        watcher.remove("a.slice");
+        assert_eq!(count(&watcher), 0);
+        // What cannot be watched is tried again, and said once.
+        watcher.mount = "/dev/null".into();
+        watcher.add("b.slice");
+        assert!(watcher.again.is_some() && watcher.unwatched.contains("b.slice"));
     }
 
     #[test]
