@@ -39,7 +39,7 @@ pub fn tsv(states: &[State]) -> String {
         let cells = [
             Some(clean(&display(&state.path))), state.hint.clone(), state.hint_effective.clone(), state.gang.clone(),
             state.gang_scope.clone(), state.headroom.clone(), stat.map(|s| format!("{:.2}", s.demand)),
-            stat.map(|s| format!("{:.2}", s.idle)),
+            stat.and_then(|s| s.idle).map(|idle| format!("{idle:.2}")),
             stat.map(|s| s.budget_usec.map_or("max".into(), |usec| usec.to_string())),
         ];
         let cells: Vec<String> = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".into())).collect();
@@ -68,7 +68,8 @@ pub fn group_text(state: &State) -> String {
     }
     if let Some(stat) = &state.headroom_stat {
         let budget = stat.budget_usec.map_or("max".into(), |usec| format!("{usec} µs in {} µs", stat.period_usec));
-        line("gives way", format!("demand {:.2} %, idle {:.2} %, budget {budget}", stat.demand, stat.idle));
+        let idle = stat.idle.map(|idle| format!("idle {idle:.2} %, ")).unwrap_or_default();
+        line("gives way", format!("demand {:.2} %, {idle}budget {budget}", stat.demand));
     }
     let counters: Vec<_> = state.stat.iter()
         .filter(|(key, value)| **value > 0 && ["hint_", "gang_", "headroom_"].iter().any(|p| key.starts_with(p))).collect();

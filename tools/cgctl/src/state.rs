@@ -18,8 +18,8 @@ use crate::tree::{ancestors, display, gone, parse_flat, Group, Tree};
 pub struct HeadroomStat {
     /// Percent that the group has to leave idle.
     pub demand: f64,
-    /// Percent that is idle.
-    pub idle: f64,
+    /// Percent that is idle; None where the kernel does not measure it.
+    pub idle: Option<f64>,
     /// None is no limit.
     pub budget_usec: Option<u64>,
     pub period_usec: u64,
@@ -31,7 +31,7 @@ impl HeadroomStat {
         for (key, value) in parse_flat(text) {
             match key {
                 "demand" => stat.demand = percent(value),
-                "idle" => stat.idle = percent(value),
+                "idle" => stat.idle = Some(percent(value)),
                 "budget_usec" => stat.budget_usec = value.parse().ok(),
                 "period_usec" => stat.period_usec = value.parse().unwrap_or(0),
                 _ => {}
@@ -189,7 +189,8 @@ mod tests {
     #[test]
     fn headroom() {
         let stat = HeadroomStat::parse("demand 30.00\nidle 27.31\nbudget_usec 350000\nperiod_usec 100000\n");
-        assert_eq!(stat, HeadroomStat { demand: 30.0, idle: 27.31, budget_usec: Some(350_000), period_usec: 100_000 });
+        assert_eq!(HeadroomStat::parse("demand 0.00\nbudget_usec max\n").idle, None);
+        assert_eq!(stat, HeadroomStat { demand: 30.0, idle: Some(27.31), budget_usec: Some(350_000), period_usec: 100_000 });
         assert_eq!(HeadroomStat::parse("budget_usec max\n").budget_usec, None);
     }
 

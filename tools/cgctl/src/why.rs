@@ -158,7 +158,8 @@ pub fn sentences(state: &State) -> Vec<String> {
             let budget = stat.budget_usec.map_or("no limit now".into(), |budget| {
                 format!("held to {} of CPU in {}", duration(budget), duration(stat.period_usec))
             });
-            out.push(format!("headroom: siblings want {:.2} % idle, {:.2} % is; {budget}", stat.demand, stat.idle));
+            let idle = stat.idle.map(|idle| format!(", {idle:.2} % is")).unwrap_or_default();
+            out.push(format!("headroom: siblings want {:.2} % idle{idle}; {budget}", stat.demand));
         }
     }
     let (periods, capped) = (get("headroom_periods"), get("headroom_capped_periods"));
