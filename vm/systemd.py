@@ -43,6 +43,8 @@ def installed(stage: Path) -> tuple[dict[str, tuple[bytes, int]], dict[str, str]
     cgctl.install(stage)
     files = {str(path.relative_to(stage)): (path.read_bytes(), path.stat().st_mode & 0o777)
              for path in sorted(stage.rglob("*")) if path.is_file()}
+    # Its examples are run.
+    files["opt/steer/README.md"] = ((ROOT / "README.md").read_bytes(), 0o644)
     for path in sorted(GUEST.iterdir()):
         if path.suffix == ".py":
             files[f"opt/steer/{path.name}"] = (path.read_bytes(), 0o755)
