@@ -150,7 +150,7 @@ def machine_of(name: str, changes: Sequence[str] = (), **settings: Any) -> Machi
     if not 1 <= topology.cpus <= MAX_CPUS or topology.threads > 2:
         raise Fail(f"TOPO={name}: the machine may have 1 to {MAX_CPUS} CPUs, with 1 or 2 threads in a core")
     if topology.nodes > 1 and (settings.get("memory", MEMORY) % topology.nodes or topology.nodes > 16):
-        raise Fail(f"TOPO={name}: the memory is split evenly, among at most 16 nodes")
+        raise Fail(f"TOPO={name}: the memory is split evenly, among 1, 2, 4, 8 or 16 nodes")
     return Machine(name, topology, read_costs(match[5] or "zen", changes), **settings)
 
 

@@ -444,7 +444,8 @@ void steer_headroom_free(struct task_group *tg)
 /**
  * steer_headroom_stat_show - add the counters to cpu.stat
  * @sf: where to
- * @tg: the group; shows nothing unless it is, or was, one that can be held back
+ * @tg: the group; shows nothing unless it has, or had, to do with headroom: one that
+ *	can be held back, that has a headroom, or that is the parent of such groups
  */
 void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg)
 {
