@@ -280,27 +280,29 @@ def headroom_disk(output: str) -> Values:
 
 # -------------------------------------------------------------------- gang
 
-def _gangs(output: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
-    """The results of the gangs, of the sleeper beside them, and of the observer."""
+def _gangs(output: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
+    """The results of the gangs, of the sleeper beside them if there is one, and of the observer."""
     found = _results(output)
     gangs = [result for result in found if result["benchmark"] in ("ompbarrier", "spin") and result.get("name")]
     sleepers = [result for result in found if result.get("kind") == "sleeper"]
     seen = [result for result in found if result["benchmark"] == "observe"]
-    if not gangs or len(sleepers) != 1 or len(seen) != 1:
+    if not gangs or len(seen) != 1 or len(sleepers) != ("bystander" in seen[0]["groups"]):
         raise Unreadable(f"{len(gangs)} gangs, {len(sleepers)} sleepers and {len(seen)} observers in the output")
-    return gangs, sleepers[0], seen[0]
+    return gangs, sleepers, seen[0]
 
 
 def gang(output: str) -> Values:
     """bench/workloads/ompbarrier or spin for each gang, spin's sleeper, and what observe saw of them."""
-    gangs, sleeper, seen = _gangs(output)
+    gangs, sleepers, seen = _gangs(output)
     groups = {name: group for name, group in seen["groups"].items() if name.startswith("gang") or name == "hogs"}
     expected = [name for name in groups if name != "hogs"]
     if sorted(result["name"] for result in gangs) != sorted(expected):
         raise Unreadable(f"gangs {', '.join(sorted(expected))} ran, of which {len(gangs)} have a result")
     seconds = _number(seen, "seconds")
-    values = {"rate": sum(_number(result, "rate") for result in gangs), "late_p99": _number(
-        sleeper.get("late_us") or {}, "p99"), "switches": seen["switches"] / seconds, "ipis": seen["ipis"] / seconds}
+    values = {"rate": sum(_number(result, "rate") for result in gangs), "switches": seen["switches"] / seconds,
+              "ipis": seen["ipis"] / seconds}
+    if sleepers:
+        values["late_p99"] = _number(sleepers[0].get("late_us") or {}, "p99")
     used = [_number(group, "cpu_s") for group in groups.values()]
     if "hogs" in groups and not groups["hogs"]["cpu_s"]:
         raise Unreadable("the busy loops did not run")

@@ -30,9 +30,10 @@ SLEEPER = line(benchmark="spin", kind="sleeper", name="", threads=1, operations=
                late_us={"p50": 100.0, "p99": 130.5, "max": 6000.0, "samples": 250})
 
 
-def observed(**groups: float) -> str:
+def observed(bystander: bool = True, **groups: float) -> str:
     return line(benchmark="observe", cpus=8, seconds=0.5, switches=1000, ipis=20,
-                groups={name: {"cpu_s": used} for name, used in {**groups, "bystander": 0.01}.items()},
+                groups={name: {"cpu_s": used} for name, used in {
+                    **groups, **({"bystander": 0.01} if bystander else {})}.items()},
                 corun={name: 0.5 for name in groups if name.startswith("gang")},
                 stretches=[[0, 0, 3000, 0]], leads_us=[100])
 
@@ -48,6 +49,13 @@ class Parsers(unittest.TestCase):
     def test_hogs_have_a_share(self) -> None:
         values = parsers.gang("\n".join([result("gang0", 70.0), SLEEPER, observed(gang0=1.5, hogs=2.5)]))
         self.assertAlmostEqual(values["share_error"], 25.0)
+
+    def test_without_a_bystander_there_is_no_latency(self) -> None:
+        values = parsers.gang("\n".join([result("gang0", 70.0), observed(False, gang0=1.5, hogs=2.5)]))
+        self.assertNotIn("late_p99", values)
+        for output in ([SLEEPER, observed(False, gang0=4.0)], [observed(gang0=4.0)]):
+            with self.assertRaisesRegex(Unreadable, "sleepers"):
+                parsers.gang("\n".join([result("gang0", 70.0), *output]))
 
     def test_hogs_that_did_not_start(self) -> None:
         with self.assertRaisesRegex(Unreadable, "the busy loops did not run"):
@@ -119,7 +127,7 @@ class Contents(unittest.TestCase):
         chunks = suite.plan(GANG, Selection(QUICK, quick=True))
         self.assertLess(suite.estimate(chunks), 9 * 60)
         self.assertGreaterEqual({case.bench for chunk in chunks for case in chunk.cases},
-                                {"barrier", "barrier-hogs", "lock", "pipeline", "vcpu", "hackbench"})
+                                {"barrier", "barrier-hogs", "barrier-mixed", "lock", "pipeline", "vcpu", "hackbench"})
 
     def test_commands(self) -> None:
         for bench in GANG.benches:
@@ -171,7 +179,7 @@ class Figures(unittest.TestCase):
             1: 1.04}}, "time")).reached)
 
     def test_bystander(self) -> None:
-        for ours, reached in ((3100.0, True), (3101.0, False)):
+        for ours, reached in ((4100.0, True), (4101.0, False)):
             found = self.found("barrier", {"eevdf": {2: 100.0}, "gang_llc": {2: ours}}, "late_p99")
             self.assertEqual(self.verdict("p99 of a bystander", found).reached, reached)
 
