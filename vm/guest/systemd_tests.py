@@ -204,6 +204,24 @@ def systemd_keeps_the_controller() -> None:
 
 
 @test()
+def each_unit_is_kept() -> None:
+    """Not only the one that found the controller missing: that may end."""
+    unit("pair@.service", SERVICE + "X-CPUHint=pack\nSlice=pair.slice\n")
+    reload()
+    systemctl("start", "pair@1", "pair@2")
+    for name in ("pair@1", "pair@2"):
+        expect(name, "pack")
+        wait_for(lambda name=name: systemctl("show", "-P", "CPUWeight", name) == "100", f"the weight of {name}")
+    for name in ("pair@1", "pair@2"):
+        other = "pair@2" if name == "pair@1" else "pair@1"
+        systemctl("stop", name)
+        time.sleep(1)
+        equal(value(other), "pack", f"{other} after the end of {name}")
+        systemctl("start", name)
+    systemctl("stop", "pair@1", "pair@2")
+
+
+@test()
 def weight_of_its_own_stays() -> None:
     """One that is set before the daemon comes to have the controller kept."""
     unit("heavy.service", SERVICE + "X-CPUHint=pack\nSlice=alone.slice\n")
