@@ -96,7 +96,8 @@ def compile_warnings(target: Target, variant: str, goals: list[str]) -> Counter[
     lines: list[str] = []
     for goal in goals:
         (out / goal).unlink(missing_ok=True)
-    run_logged([*kbuild.make_command(target, variant), "W=1", "C=2", "CHECK=sparse", *goals],
+    # Without the option, lines of objects that are compiled at the same time are mixed now and then.
+    run_logged([*kbuild.make_command(target, variant), "--output-sync=target", "W=1", "C=2", "CHECK=sparse", *goals],
                kbuild.log_path(target, f"{variant}-w1"), f"W=1 and sparse, {variant}", env=kbuild.environment(),
                on_line=lines.append)
     return warnings(lines)
