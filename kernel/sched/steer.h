@@ -86,7 +86,8 @@ void steer_tg_offline(struct task_group *tg);
 void steer_tg_free(struct task_group *tg);
 void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 
-int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, u32 hint);
+int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
+		     u32 hint);
 int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
 bool __steer_fork_spread(struct task_struct *p);
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
@@ -98,11 +99,12 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
  * @p: the waking task; p->pi_lock and the RCU read lock are held
  * @prev_cpu: where it ran last
  * @target: the CPU near which the default path would search
+ * @sync: the waker is about to sleep
  *
  * Return: the CPU to go to, or -1 to go on with the default path.
  */
 static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
-					  int target)
+					  int target, bool sync)
 {
 	int cpu = steer_gang_wake_cpu(p, prev_cpu, target);
 
@@ -112,7 +114,7 @@ static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
 		u32 hint = steer_hint(p);
 
 		if (hint)
-			return __steer_wake_cpu(p, prev_cpu, target, hint);
+			return __steer_wake_cpu(p, prev_cpu, target, sync, hint);
 	}
 	return -1;
 }
@@ -230,7 +232,11 @@ static inline int steer_tg_online(struct task_group *tg) { return 0; }
 static inline void steer_tg_offline(struct task_group *tg) { }
 static inline void steer_tg_free(struct task_group *tg) { }
 static inline void steer_stat_show(struct seq_file *sf, struct task_group *tg) { }
-static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target) { return -1; }
+static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync)
+{
+	return -1;
+}
+
 static inline int steer_fork_cpu(struct task_struct *p, int parent_cpu) { return -1; }
 static inline bool steer_fork_spread(struct task_struct *p) { return false; }
 static inline bool steer_fork_tie(struct task_struct *p, unsigned int local_idle,

@@ -356,11 +356,16 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
  * Hints that draw tasks together can draw more of them into an LLC than it has
  * CPUs. The default path would keep them there, because it searches one LLC, and
  * the load balancer takes many ticks. So where the default path finds nothing
- * idle, such a task goes to the nearest idle CPU elsewhere.
+ * idle, such a task goes to the nearest idle CPU elsewhere. But not if it can take
+ * the place of its waker, which is about to sleep: pairs that take turns on a CPU
+ * each need no other, and once apart, they wake up a sleeping CPU each time.
  */
-static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
+static int steer_overflow(struct task_struct *p, int target, int prev_cpu, bool sync)
 {
 	int cpu;
+
+	if (sync && target == smp_processor_id() && this_rq()->nr_running == 1)
+		return -1;
 
 	/* These it finds itself. */
 	if (steer_cpu_idle(p, target) ||
@@ -533,7 +538,7 @@ static int steer_verdict_of(int cpu)
 
 /* The wakeup of a task whose group has words with a say in it, all cases. */
 static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
-				      int target, u32 hint)
+				      int target, bool sync, u32 hint)
 {
 	int wake, reach = STEER_V_UNASKED, scan = STEER_V_UNASKED;
 	int pack = STEER_V_UNASKED, pointed, found = -1;
@@ -573,7 +578,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	if (found < 0 && (hint & (STEER_WAKE | STEER_FORK_AFFINE)) &&
 	    !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
 	    !READ_ONCE(steer_hint_seed1))
-		found = steer_overflow(p, target, prev_cpu);
+		found = steer_overflow(p, target, prev_cpu, sync);
 	if (no_search) {
 		if (found < 0)
 			found = steer_unsearched(p, target, prev_cpu);
@@ -626,7 +631,8 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 	return true;
 }
 
-int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, u32 hint)
+int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
+		     u32 hint)
 {
 	int found;
 
@@ -646,7 +652,7 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, u32 hint)
 	if (!trace_steer_wake_enabled() && !READ_ONCE(steer_hint_seed1) &&
 	    steer_wake_quick(p, prev_cpu, target, hint, &found))
 		return found;
-	return steer_wake_search(p, prev_cpu, target, hint);
+	return steer_wake_search(p, prev_cpu, target, sync, hint);
 }
 
 /*

@@ -261,6 +261,71 @@ TEST_F_TIMEOUT(wake, overflow, 180)
 	}
 }
 
+/*
+ * @partner and the caller, pinned to @cpu, take turns over pipes, whose wakeups
+ * tell that the waker is about to sleep. Returns how often the partner ran on @cpu
+ * then, or -1.
+ */
+static int turns_on(int cpu, int to, int from)
+{
+	int where, on = 0;
+
+	if (task_pin_cpu(0, cpu))
+		return -1;
+	for (int i = 0; i < ROUNDS; i++) {
+		/* It sleeps by now. */
+		usleep(2000);
+		if (write(to, "", 1) != 1 || read(from, &where, sizeof(where)) != sizeof(where))
+			return -1;
+		on += where == cpu;
+	}
+	return on;
+}
+
+/*
+ * The same full LLC, but the waker is about to sleep: the wakee takes its place, with
+ * such a hint as by default.
+ */
+TEST_F_TIMEOUT(wake, pair_stays, 180)
+{
+	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold" };
+	int to[2], from[2], on;
+	cpu_set_t busy;
+	pid_t partner;
+
+	REQUIRE_LLCS(&self->t, 2);
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	if (!CPU_COUNT(&busy))
+		SKIP(return, "needs two CPUs in an LLC");
+	ASSERT_EQ(0, pipe(to));
+	ASSERT_EQ(0, pipe(from));
+	partner = task_fork(self->cg);
+	ASSERT_LE(0, partner);
+	if (!partner) {
+		char byte;
+
+		while (read(to[0], &byte, 1) == 1) {
+			int cpu = sched_getcpu();
+
+			if (write(from[1], &cpu, sizeof(cpu)) != sizeof(cpu))
+				break;
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
+		ASSERT_EQ(0, task_pin_cpu(partner, self->a0));
+		ASSERT_LE(0, turns_on(self->a0, to[1], from[0]));
+		ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
+		on = turns_on(self->a0, to[1], from[0]);
+		TH_LOG("%-12s of %d: %d where the waker was", hints[i], ROUNDS, on);
+		EXPECT_LE(HALF, on);
+	}
+	task_kill(partner);
+}
+
 /* wake_hold is not followed into an LLC that has no idle CPU. */
 TEST_F_TIMEOUT(wake, hold_full, 120)
 {
