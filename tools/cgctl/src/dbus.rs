@@ -98,9 +98,12 @@ impl Systemd {
             }
             deliver(None);
         }).map_err(|e| Error::io("a thread", e))?;
-        let rule = format!("type='signal',sender='{NAME}',interface='{MANAGER}'");
-        self.connection.call_method(Some("org.freedesktop.DBus"), "/org/freedesktop/DBus", Some("org.freedesktop.DBus"),
-                                    "AddMatch", &rule).map_err(|e| explain("AddMatch", e))?;
+        // Of the others there is one for each unit that comes or goes.
+        for member in ["Reloading", "JobRemoved"] {
+            let rule = format!("type='signal',sender='{NAME}',interface='{MANAGER}',member='{member}'");
+            self.connection.call_method(Some("org.freedesktop.DBus"), "/org/freedesktop/DBus", Some("org.freedesktop.DBus"),
+                                        "AddMatch", &rule).map_err(|e| explain("AddMatch", e))?;
+        }
         self.manager("Subscribe", &())
     }
 

@@ -61,6 +61,10 @@ enum Event {
 /// Work that can wait until there is no event to take up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Work {
+    /// Read which names are links to others.
+    ReadLinks,
+    /// Find all units.
+    LookAround,
     /// Make a unit's group as its files say.
     Apply(String),
     /// See whether units below a slice have lost what they had.
@@ -277,20 +281,21 @@ impl Daemon {
     }
 
     /// Do the next of what was put off; None if there is nothing.
-    fn work(&mut self) -> Option<Vec<String>> {
-        Some(match self.later.next()? {
-            Work::Apply(unit) => self.apply_each(vec![unit]),
-            Work::Check(slice) => {
-                self.check(&slice);
-                Vec::new()
-            }
-        })
+    fn work(&mut self, watch: &mut dyn FnMut(&str)) -> Option<Vec<String>> {
+        match self.later.next()? {
+            Work::Apply(unit) => return Some(self.apply_each(vec![unit])),
+            Work::Check(slice) => self.check(&slice),
+            Work::LookAround => self.look_around(watch),
+            Work::ReadLinks => self.aliases = self.finder.find_aliases(),
+        }
+        Some(Vec::new())
     }
 
-    /// Read files anew: their names, their links, and what was wrong with them.
-    fn forget_files(&mut self) {
-        self.aliases = self.finder.find_aliases();
+    /// Files may say something else now, and be others: look at all of it, and tell again what is wrong.
+    fn start_anew(&mut self) {
         self.said.clear();
+        self.later.put(Work::ReadLinks);
+        self.later.put(Work::LookAround);
     }
 
     /// Find everything, to be applied by and by; first what was waiting already, or somebody who reloads often would
@@ -301,7 +306,8 @@ impl Daemon {
         let mut before = std::mem::take(&mut self.later);
         let found: Vec<Work> = self.scan("", watch).into_iter().map(Work::Apply).collect();
         let there: HashSet<&Work> = found.iter().collect();
-        std::iter::from_fn(|| before.next()).filter(|work| there.contains(work)).for_each(|work| self.later.put(work));
+        let still = |work: &Work| there.contains(work) || matches!(work, Work::ReadLinks | Work::LookAround);
+        std::iter::from_fn(|| before.next()).filter(still).for_each(|work| self.later.put(work));
         found.iter().for_each(|work| self.later.put(work.clone()));
         self.asked.retain(|unit| self.units.contains_key(unit));
     }
@@ -310,7 +316,7 @@ impl Daemon {
     pub fn apply_all(&mut self, watch: &mut dyn FnMut(&str)) -> Vec<String> {
         self.look_around(watch);
         let mut keep = Vec::new();
-        while let Some(units) = self.work() {
+        while let Some(units) = self.work(watch) {
             keep.extend(units);
         }
         keep
@@ -496,7 +502,7 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
         let systemd = host.is_live().then(|| Systemd::connect(false)).transpose()?;
         if let Some(systemd) = &systemd {
             daemon.finder.path = systemd.unit_path()?;
-            daemon.forget_files();
+            daemon.aliases = daemon.finder.find_aliases();
         }
         let mut result = Ok(());
         for unit in daemon.apply_all(&mut |_| {}) {
@@ -533,13 +539,13 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     let keep_all = |units: Vec<String>| units.into_iter().for_each(|unit| {
         let _ = keep.send((unit, Instant::now()));
     });
-    daemon.look_around(&mut |path| watcher.add(path));
+    daemon.later.put(Work::LookAround);
     let mut ready = false;
     loop {
         let event = match events.try_recv() {
             Ok(event) => event,
             Err(TryRecvError::Empty) => {
-                if let Some(units) = daemon.work() {
+                if let Some(units) = daemon.work(&mut |path| watcher.add(path)) {
                     keep_all(units);
                     continue;
                 }
@@ -570,13 +576,11 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
                 }
                 // Whoever was asked without a connection has not heard it.
                 daemon.asked.clear();
-                daemon.forget_files();
-                daemon.look_around(&mut |path| watcher.add(path));
+                daemon.start_anew();
             }
             Event::Systemd(Signal::Reloading(false)) | Event::Rescan => {
                 watcher.again = None;
-                daemon.forget_files();
-                daemon.look_around(&mut |path| watcher.add(path));
+                daemon.start_anew();
             }
         }
     }
@@ -628,7 +632,7 @@ mod tests {
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "inherit\n");
         // A unit that ended meanwhile is passed over.
         daemon.later.put(Work::Apply("gone.service".into()));
-        while daemon.work().is_some() {}
+        while daemon.work(&mut |_| {}).is_some() {}
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "tail_latency\n");
     }
 
@@ -659,10 +663,10 @@ mod tests {
         let file = "sys/fs/cgroup/system.slice/web.service/cpu.hint";
         dir.file(file, "inherit\n");
         daemon.check("a.slice");
-        assert_eq!(daemon.work(), None, "another slice");
+        assert_eq!(daemon.work(&mut |_| {}), None, "another slice");
         daemon.later.put(Work::Apply("x.scope".into()));
         daemon.check("system.slice");
-        daemon.work();
+        daemon.work(&mut |_| {});
         assert_eq!(dir.read(file), "tail_latency\n", "what runs without its settings comes first");
     }
 
@@ -675,7 +679,7 @@ mod tests {
         daemon.apply_all(&mut |_| {});
         dir.group("system.slice/web.service");
         daemon.check("system.slice");
-        daemon.work();
+        daemon.work(&mut |_| {});
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.hint"), "tail_latency\n");
     }
 
@@ -764,7 +768,7 @@ mod tests {
         let (dir, mut daemon) = daemon();
         std::os::unix::fs::symlink("web.service", dir.path().join("etc/systemd/system/shop.service")).unwrap();
         dir.file("etc/systemd/system/shop.service.d/y.conf", "[Service]\nX-CPUGang=1\n");
-        daemon.forget_files();
+        daemon.later.put(Work::ReadLinks);
         daemon.apply_all(&mut |_| {});
         assert_eq!(dir.read("sys/fs/cgroup/system.slice/web.service/cpu.gang"), "1\n");
     }
