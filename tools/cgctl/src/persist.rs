@@ -128,6 +128,16 @@ mod tests {
         assert!(!text().contains("CPUWeight"), "what an earlier one wrote goes");
         dir.file("etc/systemd/system/a.service.d/50-cgctl.conf", "[Service]\nCPUWeight=70\n");
         assert!(text().contains("CPUWeight=70\n"), "but not what somebody set in it");
+        let other = || Dropin::plan(&host, "system.slice/b.service", &settings, false).unwrap().text;
+        dir.file("run/systemd/system.control/b.service.d/50-CPUWeight.conf", "[Service]\nCPUWeight=100\n");
+        assert!(other().contains("CPUWeight=100\n"), "what is there until the next boot only");
+        dir.file("etc/systemd/system/b.service", "[Service]\nCPUWeight=7\n");
+        assert!(!other().contains("CPUWeight"));
+        dir.file("etc/systemd/system/c.service", "[Service]\n");
+        std::os::unix::fs::symlink("c.service", dir.path().join("etc/systemd/system/alias.service")).unwrap();
+        dir.file("etc/systemd/system/alias.service.d/x.conf", "[Service]\nCPUWeight=7\n");
+        let text = Dropin::plan(&host, "system.slice/c.service", &settings, false).unwrap().text;
+        assert!(!text.contains("CPUWeight"), "a drop-in of an alias counts");
     }
 
     #[test]

@@ -360,14 +360,18 @@ impl Finder {
         result
     }
 
+    fn read_file(&self, name: &str, file: &Path, properties: &mut Properties) {
+        let Some(section) = section(name) else { return };
+        if let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(file))) {
+            properties.read(section, file, &String::from_utf8_lossy(&bytes));
+        }
+    }
+
     /// What a unit's files say about its cgroup.
     pub fn properties(&self, name: &str, aliases: &[String]) -> Properties {
         let mut properties = Properties::default();
-        let Some(section) = section(name) else { return properties };
-        for file in self.files(name, aliases) {
-            if let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(&file))) {
-                properties.read(section, &file, &String::from_utf8_lossy(&bytes));
-            }
+        if section(name).is_some() {
+            self.files(name, aliases).iter().for_each(|file| self.read_file(name, file, &mut properties));
         }
         properties
     }
@@ -392,18 +396,17 @@ impl Finder {
     /// Whether a file of a unit, other than this one, gives it a weight of its own. The default one that is there until
     /// the next boot is what has the controller kept; it is none.
     pub fn has_weight(&self, name: &str, other_than: &Path) -> bool {
-        let Some(section) = section(name) else { return false };
-        let mut weighted = false;
-        for file in self.files(name, &[]).into_iter().filter(|file| file != other_than) {
-            let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(&file))) else { continue };
-            for assignment in parse_file(&String::from_utf8_lossy(&bytes)) {
-                let keeps = file.starts_with("/run/systemd/system.control") && assignment.value == DEFAULT_WEIGHT;
-                if assignment.section == section && assignment.key == "CPUWeight" && !keeps {
-                    weighted = !assignment.value.is_empty();
-                }
+        let mut weight = None;
+        for file in self.files(name, &self.find_aliases().of(name)).into_iter().filter(|file| file != other_than) {
+            let mut properties = Properties { weight: weight.clone(), ..Properties::default() };
+            self.read_file(name, &file, &mut properties);
+            let keeps = file.starts_with("/run/systemd/system.control")
+                && properties.weight.as_deref() == Some(DEFAULT_WEIGHT);
+            if !keeps {
+                weight = properties.weight;
             }
         }
-        weighted
+        weight.is_some()
     }
 
     /// All unit names for which a file or a directory of drop-ins exists, for doctor's review.

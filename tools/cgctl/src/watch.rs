@@ -26,7 +26,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -459,9 +459,6 @@ fn connection(out: Sender<Event>) {
 /// How long a unit has to be there before systemd is asked to keep its controller.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How long to wait where there is nothing to wait for
-const FOREVER: Duration = Duration::from_secs(24 * 3600);
-
 /// Asks systemd, one unit after the other, to keep the cpu controller. With each comes when it was found. Where systemd
 /// cannot be reached, nothing is lost: everything is looked at again with the next connection.
 fn keeper(units: Receiver<(String, Instant)>, out: Sender<Event>) {
@@ -552,11 +549,10 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
                 if !std::mem::replace(&mut ready, true) {
                     notify("READY=1");
                 }
-                let wait = watcher.again.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()));
-                match events.recv_timeout(wait) {
-                    Ok(event) => event,
-                    Err(RecvTimeoutError::Timeout) => Event::Rescan,
-                    Err(RecvTimeoutError::Disconnected) => unreachable!("this thread has a sender, too"),
+                match watcher.again {
+                    None => events.recv().expect("this thread has a sender, too"),
+                    Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now()))
+                        .unwrap_or(Event::Rescan),
                 }
             }
             Err(TryRecvError::Disconnected) => unreachable!("this thread has a sender, too"),
