@@ -74,14 +74,16 @@ class Instruction:
         """What it counts as."""
         if self.mnemonic in ("jmp", "b"):
             return JUMPS
-        # Whether it branches or moves conditionally is the compiler's choice, and may change with a line beside it.
-        if self.is_jump or re.match(r"cmov|csel$|csinc$|csinv$|csneg$", self.mnemonic):
+        if self.is_jump:
             return BRANCHES
         if self.mnemonic in ("call", "bl", "blr"):
             return CALLS
         # (%rax), %gs:0x0(%rip), 0x0(,%rax,8) on x86, [x0, #8] on arm64; not what is on the stack, and not lea.
         if re.search(r"\((?!%rsp)|%[fg]s:|\[(?!sp)", self.text) and self.mnemonic != "lea":
             return MEMORY
+        # Whether it branches or moves conditionally is the compiler's choice, and may change with a line beside it.
+        if re.match(r"cmov|csel$|csinc$|csinv$|csneg$", self.mnemonic):
+            return BRANCHES
         return REST
 
     @property

@@ -133,7 +133,8 @@ class Kinds(unittest.TestCase):
                            ("push   %rbx", offcost.REST), ("lea    0x8(%rdi),%rax", offcost.REST),
                            ("add    %rax,%rbx", offcost.REST), ("ret", offcost.REST),
                            ("ldr\tx0, [x1, #8]", offcost.MEMORY), ("stp\tx29, x30, [sp, #-32]!", offcost.REST),
-                           ("cmovne %rax,%rbx", offcost.BRANCHES), ("csel\tx0, x1, x2, ne", offcost.BRANCHES),
+                           ("cmovne %rax,%rbx", offcost.BRANCHES), ("cmovne 0x8(%rdi),%rax", offcost.MEMORY),
+                           ("csel\tx0, x1, x2, ne", offcost.BRANCHES),
                            ("b.ne\t18 <f+0x18>", offcost.BRANCHES), ("bl\t0 <x>", offcost.CALLS)):
             self.assertEqual(Instruction(text).kind, kind, text)
 
