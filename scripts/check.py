@@ -139,12 +139,6 @@ FOLLOWING = {"bookworm": "trixie"}
 NOT_NATIVE = "cgctl is built for this machine, not for "
 
 
-def systemd_kernel(target: Target) -> list[Test]:
-    if target.cross_compile:
-        return [Test("kernel systemd", SKIPPED, NOT_NATIVE + target.arch)]
-    return build("systemd")(target)
-
-
 def systemd_tests(units: int, following: bool = False) -> Callable[[Target], list[Test]]:
     """The systemd of this Debian or of the following one, on a kernel with what it wants."""
     def run_step(target: Target) -> list[Test]:
@@ -157,7 +151,6 @@ def systemd_tests(units: int, following: bool = False) -> Callable[[Target], lis
                 return [Test("systemd-next", SKIPPED, f"the Debian release after {own} is not known")]
             release, name = FOLLOWING[own], "systemd-next"
         cgctl.build()
-        kbuild.build(target, "systemd")
         out = LOGS / name
         tests = systemd.run(dataclasses.replace(target, release=release), out, units=units)
         for line in systemd.figures(out):
@@ -209,12 +202,10 @@ STEPS = (
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),
-    Step("kernel-systemd", "build the kernel for Debian's systemd", systemd_kernel),
     # The longest first. All have virtual time, but for a machine with one CPU.
-    Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.UNITS), ("cgctl-tests", "kernel-systemd"),
-         lane=True),
+    Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.UNITS), ("cgctl-tests", "kernel"), lane=True),
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
-         ("cgctl-tests", "kernel-systemd"), lane=True),
+         ("cgctl-tests", "kernel"), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True),
     Step("lab-collapse", "the collapse of seed 1, and that ours does not", regression.run, ("lab",), lane=True),

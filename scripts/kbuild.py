@@ -20,10 +20,9 @@ from pathlib import Path
 import tree
 from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged, run_main
 
-# Variant -> fragments on top of base and the architecture's.
+# Variant -> fragments on top of base and the architecture's; each may have one more for an architecture.
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "base": (), "debug": ("debug",), "lint": ("lint",), "systemd": ("systemd",),
-    "tickless": ("tickless",),
+    "base": ("systemd",), "debug": ("debug",), "lint": ("lint",), "tickless": ("tickless",),
     # The lab's machine, and the same with our code compiled out and without it.
     "lab": ("jump-label", "lab"), "lab-off": ("off", "jump-label", "lab"), "lab-pristine": ("jump-label", "lab"),
     # Objects only, to be compared.
@@ -93,7 +92,9 @@ def configure(target: Target, variant: str) -> None:
     """Write .config, unless fragments, Kconfig files and compiler are what they were."""
     drop = OUR_SYMBOLS if variant in PRISTINE else None
     # User-mode Linux shares nothing with the machines: it is only there to run functions.
-    names = ["kunit"] if target.arch == UML else ["base", target.arch, *VARIANTS[variant]]
+    names = ["kunit"] if target.arch == UML else [
+        name for part in ("base", target.arch, *VARIANTS[variant]) for name in (part, f"{part}-{target.arch}")
+        if name == part or (ROOT / "configs" / f"{name}.config").is_file()]
     fragments = read_fragments(names, drop)
     out = target.out(variant)
     state = hashlib.sha256()
