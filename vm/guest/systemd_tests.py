@@ -430,7 +430,7 @@ def with_verbose_daemon() -> None:
     systemctl("restart", "cgctl.service")
 
 
-def start_one_by_one(template: str, what: str, prepare: Callable[[], None], allowed: float) -> None:
+def start_one_by_one(template: str, what: str, prepare: Callable[[], None]) -> None:
     unit(f"{template}@.service", SERVICE + "X-CPUHint=pack\nCPUWeight=100\n")
     reload()
     for i in range(20):
@@ -441,21 +441,20 @@ def start_one_by_one(template: str, what: str, prepare: Callable[[], None], allo
     equal(len(found), 20, "units with a time")
     figure(f"one unit at a time{what}: in force {statistics.median(found):.1f} ms (median), {found[-2]:.1f} ms (95 %), "
            f"{found[-1]:.1f} ms (most) after its start, 20 units, virtual time")
-    # One that is late is no failure: a machine has other things to do.
-    assert found[-2] < allowed, f"{found[-2]} ms until applied for two of 20, {allowed} are allowed"
+    assert found[-1] < 20, f"until applied: {found} ms, 20 are allowed"
     systemctl("stop", f"{template}@*")
 
 
 @test()
 def single_start_is_fast() -> None:
     with_verbose_daemon()
-    start_one_by_one("fast", "", lambda: None, 20)
+    start_one_by_one("fast", "", lambda: None)
 
 
 @test()
 def start_after_daemon_reload_is_fast() -> None:
     """With all units to be looked at again, the one that starts comes first; but systemd is busy then, too."""
-    start_one_by_one("fresh", ", each after a daemon-reload", reload, 40)
+    start_one_by_one("fresh", ", each after a daemon-reload", reload)
 
 
 @test()
