@@ -67,7 +67,7 @@ static const char *const event_names[EVENTS] = {
 /* A cache: in each way line + 1 and version; 0 is empty. */
 struct cache {
 	uint64_t *ways;
-	uint32_t sets, associativity, victim;
+	uint32_t sets, associativity, random;
 };
 
 struct filter_line {
@@ -137,8 +137,9 @@ static uint64_t put(struct cache *cache, uint64_t line, uint32_t word)
 		if (!set[way])
 			empty = way;
 	}
-	/* In turn, over all sets: cheap, and as good as random. */
-	way = empty < cache->associativity ? empty : cache->victim++ % cache->associativity;
+	/* Not in turn: a stream comes by each set after as many lines as there are sets, often a multiple of the ways. */
+	cache->random = cache->random * 1664525 + 1013904223;
+	way = empty < cache->associativity ? empty : (uint64_t)cache->random * cache->associativity >> 32;
 	old = set[way];
 	set[way] = entry(line, word);
 	return old ? (old >> VERSION_BITS) - 1 : NONE;
