@@ -262,24 +262,18 @@ TEST_F_TIMEOUT(wake, overflow, 180)
 }
 
 /*
- * The partner and the caller, pinned to @cpu, take turns over pipes, whose wakeups
- * tell that the waker is about to sleep. Returns how often the partner ran on @cpu
- * then, or -1.
+ * The caller wakes its partner over a pipe, whose wakeups tell that the waker is
+ * about to sleep. Returns where the partner ran then, or -1.
  */
-static int turns_on(int cpu, int to, int from)
+static int turn(int to, int from)
 {
-	int where, on = 0;
+	int where;
 
-	if (task_pin_cpu(0, cpu))
+	/* It sleeps by now. */
+	usleep(2000);
+	if (write(to, "", 1) != 1 || read(from, &where, sizeof(where)) != sizeof(where))
 		return -1;
-	for (int i = 0; i < ROUNDS; i++) {
-		/* It sleeps by now. */
-		usleep(2000);
-		if (write(to, "", 1) != 1 || read(from, &where, sizeof(where)) != sizeof(where))
-			return -1;
-		on += where == cpu;
-	}
-	return on;
+	return where;
 }
 
 /*
@@ -314,12 +308,16 @@ TEST_F_TIMEOUT(wake, pair_stays, 180)
 	}
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
+	ASSERT_EQ(0, task_pin_cpu(0, self->a0));
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
 		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
-		ASSERT_EQ(0, task_pin_cpu(partner, self->a0));
-		ASSERT_LE(0, turns_on(self->a0, to[1], from[0]));
-		ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
-		on = turns_on(self->a0, to[1], from[0]);
+		on = 0;
+		for (int round = 0; round < ROUNDS; round++) {
+			ASSERT_EQ(0, task_pin_cpu(partner, self->a0));
+			ASSERT_EQ(self->a0, turn(to[1], from[0]));
+			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
+			on += turn(to[1], from[0]) == self->a0;
+		}
 		TH_LOG("%-12s of %d: %d where the waker was", hints[i], ROUNDS, on);
 		EXPECT_LE(HALF, on);
 	}
