@@ -71,7 +71,7 @@ def command(target: Target, kernel: Path, out: Path, nonce: str, boot: int, para
         channel = ["-serial", "chardev:console", "-device", "virtio-serial-device",
                    "-device", "virtconsole,chardev=result", "-device", "virtio-blk-device,drive=disk",
                    "-drive", f"file={disk},format=raw,if=none,id=disk,cache=unsafe"]
-    append = [f"console={console}", f"root={root} rootwait rw rootfstype=ext4", COMMAND_LINE.replace("panic=-1", "panic=1"),
+    append = [f"console={console}", f"root={root} rw rootfstype=ext4", COMMAND_LINE.replace("panic=-1", "panic=1"),
               "systemd.show_status=0 systemd.log_target=journal", f"steer.nonce={nonce} steer.result={result}",
               f"steer.boot={boot}", parameters]
     if target.arch == "x86_64":
