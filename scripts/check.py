@@ -136,14 +136,13 @@ def cgctl_tests(_: Target) -> list[Test]:
 
 # Its systemd is what machines of this one get next, and runs what was built here.
 FOLLOWING = {"bookworm": "trixie"}
-NOT_NATIVE = "cgctl is built for this machine, not for "
 
 
 def systemd_tests(units: int, following: bool = False) -> Callable[[Target], list[Test]]:
     """The systemd of this Debian or of the following one, on a kernel with what it wants."""
     def run_step(target: Target) -> list[Test]:
         if target.cross_compile:
-            return [Test("systemd", SKIPPED, NOT_NATIVE + target.arch)]
+            return [Test("systemd", SKIPPED, f"cgctl is built for this machine, not for {target.arch}")]
         release, name = "", "systemd"
         if following:
             own = foreign.own_release()
@@ -202,7 +201,7 @@ STEPS = (
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab),
-    # The longest first. All have virtual time, but for a machine with one CPU.
+    # The longest first. All have virtual time, but for "up", which one CPU of the host is enough for.
     Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.UNITS), ("cgctl-tests", "kernel"), lane=True),
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
          ("cgctl-tests", "kernel"), lane=True),
