@@ -64,7 +64,7 @@ lab-shell: setup-lab ## a console in a modelled machine (TOPO=, COST=)
 lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=)
 	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION)
 
-bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= CONFIGS= SAMPLES=)
+bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES=)
 	@$(PYTHON) $(BENCH)
 
 deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (FLAVOUR=cloud: for virtual machines)
@@ -80,7 +80,8 @@ BENCH_OPTIONS = $(if $(QUICK:0=),--quick) $(if $(BENCHES),--benches '$(BENCHES)'
 ifeq ($(SUITE),overhead)
 BENCH = bench/overhead.py $(BENCH_OPTIONS)
 else
-BENCH = bench/run.py --suite '$(SUITE)' $(BENCH_OPTIONS) $(TOPOLOGY_OPTION) $(if $(WHERE),--where '$(WHERE)')
+BENCH = bench/run.py --suite '$(SUITE)' $(BENCH_OPTIONS) $(TOPOLOGY_OPTION) $(if $(WHERE),--where '$(WHERE)') \
+	$(if $(LOADS),--loads '$(LOADS)')
 endif
 
 clean: ## remove everything that was built

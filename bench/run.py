@@ -335,6 +335,7 @@ def make_command(arguments: argparse.Namespace) -> str:
              f"TOPO={arguments.topology}" if arguments.topology else "",
              f"WHERE={arguments.where}" if arguments.where != "lab" else "",
              f"BENCHES={arguments.benches}" if arguments.benches else "",
+             f"LOADS={arguments.loads}" if arguments.loads else "",
              f"CONFIGS={arguments.configs}" if arguments.configs else "",
              f"SAMPLES={arguments.samples}" if arguments.samples else "",
              "FORCE=1" if is_forced() else ""]
@@ -352,6 +353,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--topology", default="", help="the lab's machines, separated by commas (default: the suite's)")
     parser.add_argument("--where", choices=("lab", "host"), default="lab")
     parser.add_argument("--benches", default="", help="only these, separated by commas")
+    parser.add_argument("--loads", default="", help="only these of the benchmarks' loads, separated by commas")
     parser.add_argument("--configs", default="", help="the baseline and only these; 'oracle' stands for all pinnings")
     parser.add_argument("--samples", type=int, default=0, help="runs of each case (default: the suite's)")
     parser.add_argument("--out", type=Path, default=OUT, help="where results and pictures go")
@@ -365,10 +367,12 @@ def select(arguments: argparse.Namespace) -> Selection:
         raise Fail("TOPO= is about the lab; WHERE=host has the topology of this machine")
     if arguments.samples < 0:
         raise Fail(f"SAMPLES={arguments.samples} is not a number of runs")
+    if not all(load.isdecimal() for load in names(arguments.loads)):
+        raise Fail(f"LOADS={arguments.loads} are no numbers with commas between them")
     machine = host.layout() if arguments.where == "host" else None
     form = HOST if machine else QUICK if arguments.quick else FULL
     return Selection(form, names(arguments.topology), names(arguments.benches), names(arguments.configs),
-                     arguments.samples, machine, arguments.quick)
+                     arguments.samples, machine, arguments.quick, tuple(map(int, names(arguments.loads))))
 
 
 def report_plan(suite: Suite, chunks: Sequence[Chunk], form: str, scripts: bool) -> None:
@@ -385,8 +389,8 @@ def report_plan(suite: Suite, chunks: Sequence[Chunk], form: str, scripts: bool)
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
     arguments = parse_arguments(argv)
     if arguments.suite in OWN_RUNNERS:
-        if arguments.dry_run or arguments.where != "lab" or arguments.topology:
-            raise Fail(f"SUITE={arguments.suite} is about one machine of the lab, and has no plan to print")
+        if arguments.dry_run or arguments.where != "lab" or arguments.topology or arguments.loads:
+            raise Fail(f"SUITE={arguments.suite} is about one machine of the lab, and has neither a plan nor loads")
         own: int = importlib.import_module(arguments.suite).main(
             [*(["--quick"] if arguments.quick else []), "--benches", arguments.benches, "--configs", arguments.configs,
              "--samples", str(arguments.samples), "--out", str(arguments.out)])

@@ -366,6 +366,7 @@ class Selection:
     samples: int = 0
     host: Layout | None = None
     quick: bool = False
+    only_loads: tuple[int, ...] = ()
 
     @property
     def short(self) -> bool:
@@ -380,7 +381,18 @@ class Selection:
     def loads(self, bench: Bench) -> list[int]:
         """On real hardware, the quick form has the loads of the lab's quick form, but its own amounts of work."""
         loads = bench.loads(self.form)
-        return [load for load in loads if load in bench.work[QUICK]] if self.form == HOST and self.quick else loads
+        if self.form == HOST and self.quick:
+            loads = [load for load in loads if load in bench.work[QUICK]]
+        return [load for load in loads if not self.only_loads or load in self.only_loads]
+
+    def check_loads(self, benches: Iterable[Bench]) -> None:
+        """A load that no benchmark has would measure nothing, and say nothing."""
+        every = replace(self, only_loads=())
+        known = {bench.name: every.loads(bench) for bench in benches}
+        for load in self.only_loads:
+            if not any(load in loads for loads in known.values()):
+                has = "; ".join(f"{name} has {', '.join(map(str, loads))}" for name, loads in known.items())
+                raise Fail(f"LOADS={load} is a load of no benchmark: {has}")
 
     def configurations(self, suite: Suite, layout: Layout, bench: Bench) -> list[Configuration]:
         """Those to run, the baseline always first. Asking for the oracle asks for all pinnings."""
@@ -408,6 +420,7 @@ def plan(suite: Suite, selection: Selection) -> list[Chunk]:
     block, so that neither a drift nor what the run before left behind always meets the same configuration.
     """
     benches = [suite.bench(name) for name in selection.benches] or list(suite.benches)
+    selection.check_loads(benches)
     chunks: list[Chunk] = []
     number = 0
     for sample in range(selection.sample_count(suite)):

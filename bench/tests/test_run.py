@@ -197,6 +197,9 @@ class Whole(unittest.TestCase):
         self.assertEqual(self.results().environment["remarks"], ["'costs' of zen changed in between"])
 
     def test_dry_run(self) -> None:
+        status, printed = self.run_bench(FakeRunner(answer), "--quick", "--dry-run", "--loads", "4")
+        self.assertEqual(status, 0)
+        self.assertIn("3 runs, about ", printed)
         status, printed = self.run_bench(FakeRunner(answer), "--quick", "--dry-run", "--script")
         self.assertEqual(status, 0)
         self.assertIn("6 runs, about ", printed)
@@ -206,6 +209,8 @@ class Whole(unittest.TestCase):
     def test_wrong_options(self) -> None:
         self.assertRaisesRegex(Fail, "TOPO= is about the lab", run.main, ["--where", "host", "--topology", "zen"])
         self.assertRaisesRegex(Fail, "SAMPLES=-1", run.main, ["--samples", "-1"])
+        self.assertRaisesRegex(Fail, "LOADS=1,x are no numbers", run.main, ["--loads", "1,x"])
+        self.assertRaisesRegex(Fail, "LOADS=3 is a load of no benchmark", run.main, ["--loads", "3"])
         self.assertRaisesRegex(Fail, "configuration 'x'", run.main, ["--configs", "x"])
 
     def test_host(self) -> None:

@@ -96,6 +96,13 @@ class Plans(unittest.TestCase):
         self.assertEqual({case.config for case in cases}, {"none", "both"})
         self.assertEqual(len(cases), 4)
 
+    def test_loads(self) -> None:
+        selection = Selection(FULL, topologies=("zen",), configs=("both",), samples=1, only_loads=(2, 4))
+        cases = [case for chunk in suite.plan(SMALL, selection) for case in chunk.cases]
+        self.assertEqual({(case.bench, case.load) for case in cases}, {("hackbench", 2), ("tbench", 4)})
+        self.assertRaisesRegex(Fail, "LOADS=3 is a load of no benchmark: hackbench has 1, 2; tbench has 4",
+                               suite.plan, SMALL, Selection(FULL, only_loads=(1, 3)))
+
     def test_oracle_means_the_pinnings(self) -> None:
         selection = Selection(FULL, topologies=("zen",), configs=("oracle",), samples=1)
         self.assertEqual({case.config for chunk in suite.plan(SMALL, selection) for case in chunk.cases},
