@@ -143,6 +143,8 @@ CONFIGURATIONS = (
     Configuration("seed1", SEED, "Wakeup hints", "wake_affine", switches=(SEED1_SWITCH,)),
     Configuration("fork_affine+wake_affine", HINT, "Combinations of hints", "fork_affine wake_affine"),
     Configuration("fork_spread+wake_hold", HINT, "Combinations of hints", "fork_spread wake_hold"),
+    # It fills up cores, and so gives something away on purpose, as profiles do.
+    Configuration("fork_affine+wake_affine+pack", PROFILE, "Combinations of hints", "fork_affine wake_affine pack"),
     Configuration("tail_latency", PROFILE, "Profiles", "tail_latency"),
     Configuration("interactive", PROFILE, "Profiles", "interactive"),
     Configuration("noninteractive", PROFILE, "Profiles", "noninteractive"),

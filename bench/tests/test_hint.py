@@ -34,7 +34,7 @@ class Contents(unittest.TestCase):
     def test_configurations(self) -> None:
         hints = {c.name: c.hint for c in HINT.configurations}
         for name in ("fork_affine", "fork_spread", "wake_affine", "wake_hold", "fork_affine+wake_affine",
-                     "fork_spread+wake_hold", "tail_latency", "interactive", "noninteractive", "background",
+                     "fork_spread+wake_hold", "fork_affine+wake_affine+pack", "tail_latency", "interactive", "noninteractive", "background",
                      "efficient"):
             self.assertEqual(hints[name], name.replace("+", " "))
         seed, = [c for c in HINT.configurations if c.kind == SEED]
