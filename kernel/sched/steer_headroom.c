@@ -49,11 +49,12 @@
  * The controller
  * --------------
  * At the end of each period: budget = used + idle - demand, no less than the
- * floor. A lack of idle time is taken off at once, a surplus is given in steps
- * (steer_headroom_budget()). For 16 CPUs, a demand of 30 % and a main group that
- * needs 4 of them: the others get 16 - 4 - 4.8 = 7.2 CPUs, 720 ms of each 100 ms.
- * If the main group steps to 8, the period shows 16 - 8 - 7.2 = 0.8 CPUs idle, 4
- * less than demanded, and the next budget is 320 ms.
+ * floor. A lack of idle time is taken off at once; of a surplus, half of what may
+ * be noise is kept back, and what other pools share (steer_headroom_budget()). For
+ * 16 CPUs, a demand of 30 % and a main group that needs 4 of them: the others get
+ * 16 - 4 - 4.8 = 7.2 CPUs, 720 ms of each 100 ms. If the main group steps to 8, the
+ * period shows 16 - 8 - 7.2 = 0.8 CPUs idle, 4 less than demanded, and the next
+ * budget is 320 ms.
  *
  * If it steps to 12, nothing is idle, and nobody sees how much is lacking, nor how
  * much work the main group has left undone. So the budget is halved, at least, with

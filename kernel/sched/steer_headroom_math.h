@@ -32,6 +32,9 @@
 #define STEER_TRIM_ERROR_PART	20
 #define STEER_TRIM_SPEED	4
 
+/* A surplus of up to one part in this many of the CPUs may be noise. */
+#define STEER_NOISE_PART	20
+
 /* With less idle time than one part in this many of the demand, it is exhausted. */
 #define STEER_EXHAUSTED_PART	4
 
@@ -176,13 +179,14 @@ static inline bool steer_headroom_exhausted(u64 capacity, u64 idle, unsigned int
  * @trim: slow correction, carried from call to call; starts at 0
  *
  * In the main it is used + idle - demand: what the groups used, and what they
- * could have used or should not have. Of a surplus they get their part of it: all
- * of it where nobody wants it, since it is only leave to grow then; and where
- * @rivals pools want the same CPUs, each takes one part in @rivals + 1, so that
- * together they never take too much. A lack of idle time is taken off at once by a
- * single pool. Several take off two such parts each, which is enough if all do. If
- * it goes on, since others do not, it is twice as much, and all of it in the end.
- * Where idle time is exhausted, at most half of what was used is left.
+ * could have used or should not have. All of a surplus that nobody wants is
+ * theirs, since it is only leave to grow then. Where @rivals pools want the same
+ * CPUs, each takes one part in @rivals + 1, so that together they never take too
+ * much; but one that is alone takes half only of what may be noise, and all of
+ * the rest. A lack of idle time is taken off at once by a single pool. Several
+ * take off two such parts each, which is enough if all do. If it goes on, since
+ * others do not, it is twice as much, and all of it in the end. Where idle time
+ * is exhausted, at most half of what was used is left.
  *
  * Since falling is faster than rising, noise would leave more idle than asked
  * for. The trim is the integral of the error, and mends that and whatever else
@@ -197,11 +201,14 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
 	s64 error = (s64)m->idle - (s64)steer_headroom_part(m->capacity, m->demand);
 	s64 most = div_s64(all, STEER_TRIM_PART);
 	s64 seen = div_s64(all, STEER_TRIM_ERROR_PART);
+	s64 noise = div_s64(all, STEER_NOISE_PART);
 	u32 sharers = max(m->rivals, 1U) + 1;
 	s64 budget, step = error;
 
-	if (error > 0 && m->wanting)
+	if (error > 0 && m->wanting && m->rivals > 1)
 		step = div_s64(error, sharers);
+	else if (error > 0 && m->wanting)
+		step = error - min(error, noise) / 2;
 	else if (m->wanting)
 		step = div_s64(2 * error, max(sharers >> min(m->lacking, 31U), 2U));
 
