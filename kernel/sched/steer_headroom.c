@@ -77,7 +77,9 @@
  *	level = (B - use of those below their cap) / weight of those at it.
  *
  * Where there are many groups, the share of each may be too small to be worth a
- * grant. It is saved up until it is not.
+ * grant. It is saved up until it is not. And since a small group gets more than its
+ * share where each of its queues has to get on (see below), what it had beyond its
+ * cap is taken off the next one.
  *
  * Both sums are made as groups draw runtime and are denied it, so that the update
  * takes the same time for one group and for a thousand.
@@ -248,6 +250,9 @@ static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *p
 		steer_headroom_carry(hr->carried, steer_headroom_cap(pool->level, weight),
 				     hr->used, pool->epoch - hr->epoch,
 				     STEER_GRANT_LEAST);
+	hr->debt = !hr->epoch ? 0 :
+		steer_headroom_debt(hr->debt, hr->cap, hr->used, pool->epoch - hr->epoch);
+	hr->cap = pool->binding ? steer_headroom_cap(pool->level, weight) : S64_MAX;
 	hr->epoch = pool->epoch;
 	hr->used = 0;
 	hr->capped = false;
@@ -288,7 +293,7 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 
 	room = steer_headroom_cap(pool->level, weight);
 	if (room != S64_MAX)
-		room += hr->carried - hr->used;
+		room += hr->carried - hr->debt - hr->used;
 	if (!pool->binding || (room >= least && pool->tokens >= least)) {
 		grant = pool->binding ? min3((s64)want, room, pool->tokens) : want;
 		steer_headroom_give(hr, pool, grant);

@@ -33,6 +33,8 @@ struct seq_file;
  * @epoch: the pool's period that the following are about; under cfs_b->lock
  * @used: runtime given
  * @carried: runtime saved up, see steer_headroom_carry()
+ * @cap: what it may use in that period
+ * @debt: what it had beyond its cap before, see steer_headroom_debt()
  * @capped: it reached its cap
  * @denied: it was denied runtime, for whatever reason
  * @periods: periods in which it ran while a demand was in force
@@ -48,6 +50,8 @@ struct steer_headroom {
 	u64			epoch;
 	s64			used;
 	s64			carried;
+	s64			cap;
+	s64			debt;
 	bool			capped;
 	bool			denied;
 	u64			periods;

@@ -320,4 +320,23 @@ static inline s64 steer_headroom_carry(s64 carried, s64 cap, s64 used, u64 perio
 	return clamp(carried - used, 0LL, least);
 }
 
+/**
+ * steer_headroom_debt - what a group has to give back
+ * @debt: what it had to, in its last period
+ * @cap: of the group, in that period; S64_MAX for no limit
+ * @used: by it, in that period
+ * @periods: how long ago that period began, in periods
+ *
+ * The floor does not ask for caps. What it gives to a group beyond its cap is taken
+ * off the next one, as far as that goes: nobody is in debt for longer.
+ *
+ * Return: what is left of the debt, between 0 and @cap.
+ */
+static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods)
+{
+	if (cap == S64_MAX || periods > 1)
+		return 0;
+	return clamp(debt + used - cap, 0LL, cap);
+}
+
 #endif /* _KERNEL_SCHED_STEER_HEADROOM_MATH_H */

@@ -344,6 +344,20 @@ static void carry_test(struct kunit *test)
 	KUNIT_EXPECT_LE(test, used, 300 * MS);
 }
 
+/* What was had beyond the cap is given back, in the next period only. */
+static void debt_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, 4 * MS, 3 * MS, 1), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, 4 * MS, 5 * MS, 1), (s64)MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 4 * MS, 1), (s64)MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 3 * MS, 1), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 100 * MS, 1), (s64)(4 * MS));
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 100 * MS, 2), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, S64_MAX, 100 * MS, 1), 0LL);
+	/* what came back may be more than what was given */
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 0, -(s64)MS, 1), 0LL);
+}
+
 /* With how many a pool shares: all of its arena, some of the others. */
 static void strangers_test(struct kunit *test)
 {
@@ -474,6 +488,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(noise_test),
 	KUNIT_CASE(strangers_test),
 	KUNIT_CASE(carry_test),
+	KUNIT_CASE(debt_test),
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(level_limits_test),
