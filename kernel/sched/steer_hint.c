@@ -57,6 +57,11 @@
  * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
  * depends on SMT, nor on the state of a periodic average.
  *
+ * Nor does wake_hold keep a task from a waker that it takes turns with. Whoever
+ * asks for it wants a task in its warm cache, whatever passes by and wakes it up;
+ * but of a client and a server that the fork put into two LLCs, each has half of
+ * what both work on. The default path brings them together, once.
+ *
  * A wakeup from a hard interrupt, or from any interrupt on an idle CPU, has no
  * waker task; its CPU says where the device or the timer was. wake_affine does
  * not apply to it, as in wake_affine_idle().
@@ -188,6 +193,17 @@ static __always_inline bool steer_cpu_idle(struct task_struct *p, int cpu)
 static __always_inline bool steer_same_llc(int a, int b)
 {
 	return per_cpu(sd_llc_id, a) == per_cpu(sd_llc_id, b);
+}
+
+/*
+ * Do @p and its waker take turns? The waker is about to sleep, and was the last
+ * task that @p woke. In one LLC they pass lines of a cache that they share; held
+ * in two, each turn waits for lines of the other, and for as long as they live. Of
+ * a waker that may run on one CPU only, nobody remembers that it was woken.
+ */
+static __always_inline bool steer_takes_turns(struct task_struct *p, bool sync)
+{
+	return sync && READ_ONCE(p->last_wakee) == current;
 }
 
 static bool steer_siblings_idle(int cpu)
@@ -356,16 +372,11 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
  * Hints that draw tasks together can draw more of them into an LLC than it has
  * CPUs. The default path would keep them there, because it searches one LLC, and
  * the load balancer takes many ticks. So where the default path finds nothing
- * idle, such a task goes to the nearest idle CPU elsewhere. But not if it can take
- * the place of its waker, which is about to sleep: pairs that take turns on a CPU
- * each need no other, and once apart, they wake up a sleeping CPU each time.
+ * idle, such a task goes to the nearest idle CPU elsewhere.
  */
-static int steer_overflow(struct task_struct *p, int target, int prev_cpu, bool sync)
+static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 {
 	int cpu;
-
-	if (sync && target == smp_processor_id() && this_rq()->nr_running == 1)
-		return -1;
 
 	/* These it finds itself. */
 	if (steer_cpu_idle(p, target) ||
@@ -463,7 +474,7 @@ static int steer_unsearched(struct task_struct *p, int target, int prev_cpu)
 
 /* Where the wake hint points; @verdict tells whether it has anything to say. */
 static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
-			     int prev_cpu, int target, int *verdict)
+			     int prev_cpu, int target, bool sync, int *verdict)
 {
 	int cpu = hint & STEER_WAKE_AFFINE ? waker_cpu : prev_cpu;
 
@@ -475,6 +486,8 @@ static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
 		*verdict = STEER_V_SAME_LLC;
 	else if ((hint & STEER_WAKE_AFFINE) && (in_hardirq() || is_idle_task(current)))
 		*verdict = STEER_V_IRQ;
+	else if ((hint & STEER_WAKE_HOLD) && steer_takes_turns(p, sync))
+		*verdict = STEER_V_TURNS;
 	else if (!cpumask_intersects(steer_llc(cpu), p->cpus_ptr))
 		*verdict = STEER_V_AFFINITY;
 	else
@@ -504,6 +517,9 @@ static void steer_wake_account(struct task_struct *p, u32 hint, int wake,
 		break;
 	case STEER_V_IRQ:
 		steer_count(p, STEER_NR_WAKE_IRQ);
+		break;
+	case STEER_V_TURNS:
+		steer_count(p, STEER_NR_WAKE_TURNS);
 		break;
 	case STEER_V_UNASKED:
 		break;
@@ -548,7 +564,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	/* wake_wide does not queue before it has searched. */
 	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
 
-	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, &wake);
+	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, sync, &wake);
 	if ((hint & STEER_WAKE) && wake == STEER_V_UNASKED) {
 		/* There is an LLC to choose, and the hint chose it. */
 		if (hint & STEER_PACK) {
@@ -575,10 +591,14 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		found = steer_idle_beyond(p, pointed, prev_cpu, hint);
 		reach = steer_verdict_of(found);
 	}
-	if (found < 0 && (hint & (STEER_WAKE | STEER_FORK_AFFINE)) &&
+	/*
+	 * A waker that is about to sleep leaves room. Those who pass messages that
+	 * way need no other CPU, and apart they wake up a sleeping one for each.
+	 */
+	if (found < 0 && (hint & (STEER_WAKE | STEER_FORK_AFFINE)) && !sync &&
 	    !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
 	    !READ_ONCE(steer_hint_seed1))
-		found = steer_overflow(p, target, prev_cpu, sync);
+		found = steer_overflow(p, target, prev_cpu);
 	if (no_search) {
 		if (found < 0)
 			found = steer_unsearched(p, target, prev_cpu);
@@ -600,12 +620,14 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
  * help. Returns false where it takes more to tell.
  */
 static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu,
-					     int target, u32 hint, int *found)
+					     int target, bool sync, u32 hint,
+					     int *found)
 {
 	bool elsewhere = (hint & STEER_WAKE) &&
 			 !steer_same_llc(smp_processor_id(), prev_cpu);
 
-	if ((hint & STEER_PACK) || (elsewhere && (hint & STEER_WAKE_AFFINE)))
+	if ((hint & STEER_PACK) ||
+	    (elsewhere && ((hint & STEER_WAKE_AFFINE) || steer_takes_turns(p, sync))))
 		return false;
 
 	if (!elsewhere && !(hint & (STEER_SCAN | STEER_REACH))) {
@@ -650,7 +672,7 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 
 	/* A trace has the verdict on each word, which is more than is needed here. */
 	if (!trace_steer_wake_enabled() && !READ_ONCE(steer_hint_seed1) &&
-	    steer_wake_quick(p, prev_cpu, target, hint, &found))
+	    steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
 		return found;
 	return steer_wake_search(p, prev_cpu, target, sync, hint);
 }

@@ -41,7 +41,7 @@
 FIXTURE(wake) {
 	struct topo t;
 	struct wakee w;
-	struct hogs hogs;
+	struct hogs hogs, more;
 	char *top;
 	char *cg;
 	cpu_set_t a, b;		/* first and second LLC */
@@ -78,6 +78,7 @@ FIXTURE_TEARDOWN(wake)
 {
 	wakee_stop(&self->w);
 	hogs_stop(&self->hogs);
+	hogs_stop(&self->more);
 	if (self->autogroup[0])
 		file_write(AUTOGROUP, self->autogroup, 1);
 	cg_destroy(self->top);
@@ -262,6 +263,30 @@ TEST_F_TIMEOUT(wake, overflow, 180)
 }
 
 /*
+ * A task of the group @cg that takes turns with the caller, over two new pipes: for
+ * each byte from @to it writes to @from on which CPU it runs.
+ */
+static pid_t partner_start(const char *cg, int to[2], int from[2])
+{
+	pid_t partner;
+	char byte;
+	int cpu;
+
+	if (pipe(to) || pipe(from))
+		return -1;
+	partner = task_fork(cg);
+	if (partner)
+		return partner;
+
+	while (read(to[0], &byte, 1) == 1) {
+		cpu = sched_getcpu();
+		if (write(from[1], &cpu, sizeof(cpu)) != sizeof(cpu))
+			break;
+	}
+	_exit(0);
+}
+
+/*
  * The caller wakes its partner over a pipe, whose wakeups tell that the waker is
  * about to sleep. Returns where the partner ran then, or -1.
  */
@@ -278,49 +303,81 @@ static int turn(int to, int from)
 
 /*
  * The same full LLC, but the waker is about to sleep: the wakee takes its place, with
- * such a hint as by default.
+ * such a hint as by default, even if another task waits for that CPU.
  */
 TEST_F_TIMEOUT(wake, pair_stays, 180)
 {
 	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold" };
 	int to[2], from[2], on;
-	cpu_set_t busy;
+	cpu_set_t busy, two;
 	pid_t partner;
 
 	REQUIRE_LLCS(&self->t, 2);
 	if (self->a1 < 0)
 		SKIP(return, "needs two CPUs in an LLC");
 	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	ASSERT_EQ(0, pipe(to));
-	ASSERT_EQ(0, pipe(from));
-	partner = task_fork(self->cg);
+	partner = partner_start(self->cg, to, from);
 	ASSERT_LE(0, partner);
-	if (!partner) {
-		char byte;
-
-		while (read(to[0], &byte, 1) == 1) {
-			int cpu = sched_getcpu();
-
-			if (write(from[1], &cpu, sizeof(cpu)) != sizeof(cpu))
-				break;
-		}
-		_exit(0);
-	}
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
-	ASSERT_EQ(0, task_pin_cpu(0, self->a0));
-	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
-		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
+	/* Of whoever has no choice of CPUs nobody remembers that it was woken. */
+	two = cpuset_or(cpuset_one(self->a0), cpuset_one(self->a1));
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(hints); i++) {
+		const char *hint = hints[i % ARRAY_SIZE(hints)];
+
+		if (i == ARRAY_SIZE(hints)) {
+			busy = cpuset_one(self->a0);
+			ASSERT_EQ(0, hogs_start(&self->more, NULL, &busy, 0));
+			ASSERT_EQ(0, hogs_run(&self->more));
+		}
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hint));
 		on = 0;
 		for (int round = 0; round < ROUNDS; round++) {
 			ASSERT_EQ(0, task_pin_cpu(partner, self->a0));
+			ASSERT_EQ(0, task_pin(0, &two));
 			ASSERT_EQ(self->a0, turn(to[1], from[0]));
+			ASSERT_EQ(0, task_pin_cpu(0, self->a0));
 			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
 			on += turn(to[1], from[0]) == self->a0;
 		}
-		TH_LOG("%-12s of %d: %d where the waker was", hints[i], ROUNDS, on);
+		TH_LOG("%-12s of %d: %d where the waker was%s", hint, ROUNDS, on,
+		       self->more.nr ? ", which was busy" : "");
 		EXPECT_LE(HALF, on);
 	}
+	task_kill(partner);
+}
+
+/*
+ * Two tasks that take turns, in two LLCs: the default is to bring them together,
+ * and wake_hold does not keep them apart.
+ */
+TEST_F_TIMEOUT(wake, turns, 120)
+{
+	static const char *const hints[] = { "none", "wake_hold", "fork_spread wake_hold" };
+	int to[2], from[2], joined, last;
+	pid_t partner;
+
+	REQUIRE_LLCS(&self->t, 2);
+	if (self->a1 < 0)
+		SKIP(return, "needs two CPUs in an LLC");
+	partner = partner_start(self->cg, to, from);
+	ASSERT_LE(0, partner);
+	ASSERT_EQ(0, task_pin(0, &self->a));
+	for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
+		joined = 0;
+		for (int round = 0; round < ROUNDS; round++) {
+			ASSERT_EQ(0, task_pin_cpu(partner, self->b0));
+			ASSERT_EQ(self->b0, turn(to[1], from[0]));
+			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
+			last = turn(to[1], from[0]);
+			ASSERT_LE(0, last);
+			joined += CPU_ISSET(last, &self->a);
+		}
+		TH_LOG("%-22s of %d: %d in the waker's LLC", hints[i], ROUNDS, joined);
+		EXPECT_LE(HALF, joined);
+	}
+	EXPECT_LE(2 * HALF, COUNT("wake_turns"));
 	task_kill(partner);
 }
 

@@ -26,6 +26,7 @@
  * @STEER_V_IRQ: no task did the waking, so there is no waker's LLC
  * @STEER_V_OVERLOADED: the LLC has more runnable tasks than CPUs
  * @STEER_V_GAVE_UP: the load balancer had failed too often
+ * @STEER_V_TURNS: the task and its waker take turns, in two LLCs
  */
 enum steer_verdict {
 	STEER_V_UNASKED,
@@ -36,6 +37,7 @@ enum steer_verdict {
 	STEER_V_IRQ,
 	STEER_V_OVERLOADED,
 	STEER_V_GAVE_UP,
+	STEER_V_TURNS,
 };
 #endif
 
@@ -47,6 +49,7 @@ TRACE_DEFINE_ENUM(STEER_V_AFFINITY);
 TRACE_DEFINE_ENUM(STEER_V_IRQ);
 TRACE_DEFINE_ENUM(STEER_V_OVERLOADED);
 TRACE_DEFINE_ENUM(STEER_V_GAVE_UP);
+TRACE_DEFINE_ENUM(STEER_V_TURNS);
 
 #define show_steer_verdict(verdict)					\
 	__print_symbolic(verdict,					\
@@ -57,7 +60,8 @@ TRACE_DEFINE_ENUM(STEER_V_GAVE_UP);
 		{ STEER_V_AFFINITY,	"affinity" },			\
 		{ STEER_V_IRQ,		"irq" },			\
 		{ STEER_V_OVERLOADED,	"overloaded" },			\
-		{ STEER_V_GAVE_UP,	"gave_up" })
+		{ STEER_V_GAVE_UP,	"gave_up" },			\
+		{ STEER_V_TURNS,	"turns" })
 
 #define show_steer_words(words)						\
 	__print_flags(words, "|",					\

@@ -24,7 +24,8 @@ const CATEGORIES: [Category; 5] = [
     Category {
         name: "wake", followed: "hint_wake_followed", unit: "wakeups",
         reasons: &[("hint_wake_full", "target LLC full"), ("hint_wake_affinity", "affinity excludes the target LLC"),
-                   ("hint_wake_irq", "woken by an interrupt, not by a task")],
+                   ("hint_wake_irq", "woken by an interrupt, not by a task"),
+                   ("hint_wake_turns", "the task and its waker take turns")],
         moot: &[("hint_wake_same_llc", "waker and previous CPU share an LLC already")],
     },
     Category {
@@ -211,9 +212,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_counters(values in proptest::collection::vec(any::<u64>(), 24), words in 0u32..0x1000) {
+        fn any_counters(values in proptest::collection::vec(any::<u64>(), 25), words in 0u32..0x1000) {
             let keys = ["hint_wake_followed", "hint_wake_full", "hint_wake_affinity", "hint_wake_irq",
-                "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full", "hint_reach_followed", "hint_reach_full",
+                "hint_wake_turns", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full", "hint_reach_followed", "hint_reach_full",
                 "hint_scan_followed", "hint_scan_full", "hint_pack_followed", "hint_pack_full", "hint_balance_held",
                 "hint_balance_overloaded", "hint_balance_gave_up", "gang_slots_led", "gang_ipis", "gang_ipis_empty",
                 "headroom_periods", "headroom_capped_periods", "headroom_capped_usec", "hint_slice_followed",
