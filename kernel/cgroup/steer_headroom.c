@@ -453,9 +453,11 @@ void steer_headroom_stat_show(struct seq_file *sf, struct task_group *tg)
 
 	if (!hr)
 		return;
-	seq_printf(sf, "headroom_periods %llu\nheadroom_capped_periods %llu\nheadroom_capped_usec %llu\n",
+	seq_printf(sf, "headroom_periods %llu\nheadroom_capped_periods %llu\nheadroom_capped_usec %llu\n"
+		   "headroom_preempted %llu\n",
 		   READ_ONCE(hr->periods), READ_ONCE(hr->capped_periods),
-		   div_u64(atomic64_read(&hr->capped_ns), NSEC_PER_USEC));
+		   div_u64(atomic64_read(&hr->capped_ns), NSEC_PER_USEC),
+		   (u64)atomic64_read(&hr->preempted));
 }
 
 /**

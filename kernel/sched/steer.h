@@ -89,6 +89,7 @@ void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint);
+int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync);
 int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
 bool __steer_fork_spread(struct task_struct *p);
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
@@ -115,8 +116,12 @@ static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
 		u32 hint = steer_hint(p);
 
 		if (hint)
-			return __steer_wake_cpu(p, prev_cpu, target, sync, hint);
+			cpu = __steer_wake_cpu(p, prev_cpu, target, sync, hint);
+		if (cpu >= 0)
+			return cpu;
 	}
+	if (steer_headroom_protects(p))
+		return __steer_wake_protected(p, prev_cpu, target, sync);
 	return -1;
 }
 

@@ -109,6 +109,17 @@
  * can hold a lock for ever, and whoever is killed comes to its end: with one queue
  * on each CPU after a few periods, with more of them after as many times that.
  *
+ * Who runs first
+ * --------------
+ * Idle CPUs are of use to those who find them, and the demand is met in the mean:
+ * when more tasks of a protected group wake up at once than CPUs are idle, idle
+ * time is below it at that moment. So a task of a group with a headroom that
+ * finds no idle CPU in its LLC looks for the nearest one beyond. If it has to queue
+ * behind one that is to leave idle CPU for its group, it is next at once, and not
+ * after a slice: but only if it is eligible, which is if its group has not had more
+ * of this CPU than its weight says. So weights mean what they meant. Both are
+ * decided when a task wakes up; nobody is moved or preempted later.
+ *
  * Locks
  * -----
  * rq lock, then cfs_b->lock (the group's), then pool->lock: all raw. A draw holds
@@ -376,6 +387,44 @@ bool __steer_headroom_constrained(struct cfs_rq *cfs_rq)
 			return true;
 	}
 	return false;
+}
+
+/* ------------------------------------------------------------ protected */
+
+bool __steer_headroom_protects(struct task_struct *p)
+{
+	lockdep_assert_held(&p->pi_lock);
+
+	for (struct task_group *tg = task_group(p); tg; tg = tg->parent) {
+		struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+
+		if (hr && READ_ONCE(hr->request))
+			return true;
+	}
+	return false;
+}
+
+bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
+			       struct sched_entity *pse)
+{
+	struct steer_headroom *held, *own;
+	struct steer_pool *pool;
+
+	lockdep_assert_rq_held(rq_of(cfs_rq));
+
+	if (entity_is_task(se) || entity_is_task(pse) || pse->sched_delayed)
+		return false;
+	held = READ_ONCE(se->my_q->tg->steer.headroom);
+	own = READ_ONCE(pse->my_q->tg->steer.headroom);
+	pool = steer_queue_pool(se->my_q->tg, cpu_of(rq_of(cfs_rq)));
+	if (!pool || !own || READ_ONCE(own->request) <= READ_ONCE(held->request))
+		return false;
+	if (!entity_eligible(cfs_rq, pse))
+		return false;
+
+	cfs_rq->next = pse;
+	atomic64_inc(&held->preempted);
+	return true;
 }
 
 /* ------------------------------------------------------------ held back */

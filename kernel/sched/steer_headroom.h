@@ -40,6 +40,7 @@ struct seq_file;
  * @periods: periods in which it ran while a demand was in force
  * @capped_periods: those of them in which it was denied runtime
  * @capped_ns: time its queues were held back, over all CPUs
+ * @preempted: how often a task of it gave way to a protected one that woke up
  */
 struct steer_headroom {
 	struct task_group	*tg;
@@ -57,6 +58,7 @@ struct steer_headroom {
 	u64			periods;
 	u64			capped_periods;
 	atomic64_t		capped_ns;
+	atomic64_t		preempted;
 };
 
 /**
@@ -184,6 +186,9 @@ static inline u64 steer_headroom_weight(struct task_group *tg)
 
 bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
+bool __steer_headroom_protects(struct task_struct *p);
+bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
+			       struct sched_entity *pse);
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
 void __steer_headroom_wait(struct cfs_rq *cfs_rq);
@@ -272,6 +277,34 @@ static __always_inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
 		__steer_headroom_unthrottled(cfs_rq);
 }
 
+/**
+ * steer_headroom_protects - is CPU left idle for this task?
+ * @p: the task; its p->pi_lock is held
+ *
+ * Return: true if its group or one above has a headroom.
+ */
+static __always_inline bool steer_headroom_protects(struct task_struct *p)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_protects(p);
+}
+
+/**
+ * steer_headroom_preempts - does what woke up run before what runs?
+ * @cfs_rq: the queue of both; its rq lock is held
+ * @se: the current entity
+ * @pse: the one that woke up
+ *
+ * Return: true if @se leaves CPU idle for @pse, which is next now.
+ */
+static __always_inline bool steer_headroom_preempts(struct cfs_rq *cfs_rq,
+						    struct sched_entity *se,
+						    struct sched_entity *pse)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_preempts(cfs_rq, se, pse);
+}
+
 #else /* !CONFIG_CGROUP_STEER_HEADROOM */
 
 static inline void steer_headroom_online(struct task_group *tg) { }
@@ -284,9 +317,11 @@ static inline bool steer_headroom_constrained(struct cfs_rq *cfs_rq) { return fa
 static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
 static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
+static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
 /* Macros: an empty inline function makes gcc choose other operands around it. */
 #define steer_headroom_charge(...)	do { } while (0)
 #define steer_headroom_waits(...)	false
+#define steer_headroom_preempts(...)	false
 
 #endif /* CONFIG_CGROUP_STEER_HEADROOM */
 

@@ -653,6 +653,31 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 	return true;
 }
 
+/* Let the default path stack the completion of I/O on a kworker's CPU. */
+static bool steer_wake_completes(int prev_cpu)
+{
+	return is_per_cpu_kthread(current) && in_task() &&
+	       prev_cpu == smp_processor_id() && this_rq()->nr_running <= 1;
+}
+
+/*
+ * The group has a cpu.headroom, and no hint that decided: idle CPUs are kept for it
+ * beyond its LLC, too.
+ */
+int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync)
+{
+	lockdep_assert_held(&p->pi_lock);
+
+	/* wake_wide has looked there. */
+	if ((steer_hint(p) & STEER_REACH) || steer_wake_completes(prev_cpu))
+		return -1;
+	/* It takes the place of its waker, or turns with it. */
+	if ((sync && target == smp_processor_id() && this_rq()->nr_running == 1) ||
+	    steer_takes_turns(p, sync))
+		return -1;
+	return steer_overflow(p, target, prev_cpu);
+}
+
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint)
 {
@@ -665,9 +690,7 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 	if (!(hint & STEER_AT_WAKEUP))
 		return -1;
 
-	/* Let the default path stack the completion of I/O on a kworker's CPU. */
-	if (is_per_cpu_kthread(current) && in_task() &&
-	    prev_cpu == smp_processor_id() && this_rq()->nr_running <= 1)
+	if (steer_wake_completes(prev_cpu))
 		return -1;
 
 	/* A trace has the verdict on each word, which is more than is needed here. */

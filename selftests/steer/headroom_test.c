@@ -88,6 +88,7 @@ FIXTURE(headroom) {
 	char *top, *main, *side, *other;
 	pid_t sleeper;
 	struct hogs hogs, more;
+	struct wakee wakee;
 };
 
 /*
@@ -130,6 +131,7 @@ FIXTURE_TEARDOWN(headroom)
 {
 	hogs_stop(&self->hogs);
 	hogs_stop(&self->more);
+	wakee_stop(&self->wakee);
 	task_kill(self->sleeper);
 	cg_destroy(self->top);
 }
@@ -527,6 +529,47 @@ TEST_F_TIMEOUT(headroom, floor, 300)
 	for (int i = 0; i < 3; i++)
 		EXPECT_TRUE(all_run(&self->hogs));
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
+}
+
+/* Wake a task of @cg, on a CPU where one of side runs: how often did that give way? */
+static long preempted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds)
+{
+	long before = cg_count(self->side, "headroom_preempted");
+	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	struct wake wake;
+
+	if (wakee_start(&self->wakee, cg, &first))
+		return -1;
+	for (int i = 0; i < rounds; i++) {
+		if (wakee_settle(&self->wakee) || wakee_wake(&self->wakee, &wake))
+			return -1;
+	}
+	wakee_stop(&self->wakee);
+	return cg_count(self->side, "headroom_preempted") - before;
+}
+
+/*
+ * A protected task does not wait for the slice of one that leaves CPU idle for it; but
+ * it does for one that need not, and so does a task that is not protected.
+ */
+TEST_F_TIMEOUT(headroom, preempts, 300)
+{
+	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	const int rounds = 16;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
+	populate(self, self->main);
+	EXPECT_DEMAND(self->side, "10.00");
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &first, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	EXPECT_LE(rounds / 2, preempted(self, self->main, rounds));
+	EXPECT_EQ(0, preempted(self, self->other, rounds));
+	EXPECT_EQ(0, cg_write(self->side, HEADROOM, "10"));
+	EXPECT_EQ(0, preempted(self, self->main, rounds));
+	EXPECT_EQ(0, cg_count(self->main, "headroom_preempted"));
 }
 
 /* Whoever is killed while its group is held back comes to its end. */

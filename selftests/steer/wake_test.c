@@ -263,6 +263,32 @@ TEST_F_TIMEOUT(wake, overflow, 180)
 }
 
 /*
+ * The same full LLC, and no hint: by cpu.headroom idle CPUs are kept for the group,
+ * and it goes to where they are.
+ */
+TEST_F_TIMEOUT(wake, headroom, 180)
+{
+	struct where none, protected;
+	cpu_set_t busy;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (self->a1 < 0)
+		SKIP(return, "needs two CPUs in an LLC");
+	busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
+	EXPECT_LE(HALF, none.in_a);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &protected);
+	EXPECT_LE(MOST, protected.allowed - protected.in_a);
+	/* but not if it was asked not to look around */
+	SERIES("scan_none", self->a0, self->a1, &self->t.cpus, &protected);
+	EXPECT_LE(HALF, protected.in_a);
+}
+
+/*
  * A task of the group @cg that takes turns with the caller, over two new pipes: for
  * each byte from @to it writes to @from on which CPU it runs.
  */
