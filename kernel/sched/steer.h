@@ -97,7 +97,7 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 			  struct sched_domain *sd);
 
 /**
- * steer_wake_cpu - place a waking task as its group's hints ask
+ * steer_wake_cpu - place a waking task as its group's hints, or its headroom, ask
  * @p: the waking task; p->pi_lock and the RCU read lock are held
  * @prev_cpu: where it ran last
  * @target: the CPU near which the default path would search

@@ -50,7 +50,7 @@
  * looks for idle CPUs in one LLC only, keeps them there. So wake_affine draws
  * tasks only while half of the LLC is idle, not for a while after it was not, and
  * with wake_affine, wake_hold and fork_affine a task that would have to queue in
- * its LLC goes to the nearest idle CPU beyond.
+ * its LLC goes to the nearest idle CPU beyond, unless its waker is about to sleep.
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
@@ -387,6 +387,18 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 }
 
 /*
+ * Do the hints ask for that? A waker that is about to sleep leaves room. Those who
+ * pass messages that way need no other CPU, and apart they wake up a sleeping one
+ * for each.
+ */
+static __always_inline bool steer_overflows(u32 hint, bool sync)
+{
+	return (hint & (STEER_WAKE | STEER_FORK_AFFINE)) && !sync &&
+	       !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
+	       !READ_ONCE(steer_hint_seed1);
+}
+
+/*
  * Is there room for @p behind what this busy CPU does? Utilisation left free,
  * or 0. What @p itself left behind on its last CPU is not taken off: it decays
  * there, while the average of @p is as old as its sleep is long.
@@ -591,13 +603,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		found = steer_idle_beyond(p, pointed, prev_cpu, hint);
 		reach = steer_verdict_of(found);
 	}
-	/*
-	 * A waker that is about to sleep leaves room. Those who pass messages that
-	 * way need no other CPU, and apart they wake up a sleeping one for each.
-	 */
-	if (found < 0 && (hint & (STEER_WAKE | STEER_FORK_AFFINE)) && !sync &&
-	    !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
-	    !READ_ONCE(steer_hint_seed1))
+	if (found < 0 && steer_overflows(hint, sync))
 		found = steer_overflow(p, target, prev_cpu);
 	if (no_search) {
 		if (found < 0)
@@ -666,10 +672,14 @@ static bool steer_wake_completes(int prev_cpu)
  */
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync)
 {
+	u32 hint = steer_hint(p);
+
 	lockdep_assert_held(&p->pi_lock);
 
-	/* wake_wide has looked there. */
-	if ((steer_hint(p) & STEER_REACH) || steer_wake_completes(prev_cpu))
+	/* Its hint has looked there, and found nothing. */
+	if ((hint & STEER_REACH) || steer_overflows(hint, sync))
+		return -1;
+	if (steer_wake_completes(prev_cpu))
 		return -1;
 	/* It takes the place of its waker, or turns with it. */
 	if ((sync && target == smp_processor_id() && this_rq()->nr_running == 1) ||
