@@ -254,16 +254,17 @@ static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
 static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool)
 {
 	u64 weight = steer_headroom_weight(hr->tg);
+	s64 cap;
 
 	if (hr->epoch == pool->epoch)
 		return;
+	cap = steer_headroom_cap(pool->level, weight);
 	hr->carried = !hr->epoch ? 0 :
-		steer_headroom_carry(hr->carried, steer_headroom_cap(pool->level, weight),
-				     hr->used, pool->epoch - hr->epoch,
-				     STEER_GRANT_LEAST);
+		steer_headroom_carry(hr->carried, cap, hr->used,
+				     pool->epoch - hr->epoch, STEER_GRANT_LEAST);
 	hr->debt = !hr->epoch ? 0 :
 		steer_headroom_debt(hr->debt, hr->cap, hr->used, pool->epoch - hr->epoch);
-	hr->cap = pool->binding ? steer_headroom_cap(pool->level, weight) : S64_MAX;
+	hr->cap = pool->binding ? cap : S64_MAX;
 	hr->epoch = pool->epoch;
 	hr->used = 0;
 	hr->capped = false;
