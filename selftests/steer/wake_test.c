@@ -130,6 +130,18 @@ static int series(FIXTURE_DATA(wake) *self, int waker, int sleep,
 	return ret;
 }
 
+/*
+ * A wakee, and hogs on all CPUs of the first LLC but one: there is the waker, which
+ * keeps it busy itself.
+ */
+static int waker_llc_full(FIXTURE_DATA(wake) *self)
+{
+	cpu_set_t busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	int ret = hogs_start(&self->hogs, NULL, &busy, HOG_NICE);
+
+	return ret ? ret : wakee_start(&self->w, self->cg, NULL);
+}
+
 /* As series(), under a hint. Counters are compared by how much they rose. */
 #define SERIES(hint, waker, sleep, mask, where) do {			\
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hint));		\
@@ -203,12 +215,9 @@ TEST_F_TIMEOUT(wake, same_llc, 120)
 TEST_F_TIMEOUT(wake, affine_full, 120)
 {
 	struct where where;
-	cpu_set_t busy;
 
 	REQUIRE_LLCS(&self->t, 2);
-	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
-	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, waker_llc_full(self));
 	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &where);
 	EXPECT_LE(MOST, where.in_b);
 	EXPECT_LE(MOST, COUNT("wake_full"));
@@ -243,14 +252,11 @@ TEST_F_TIMEOUT(wake, overflow, 180)
 {
 	static const char *const gathering[] = { "fork_affine", "wake_affine", "wake_hold" };
 	struct where none, hint;
-	cpu_set_t busy;
 
 	REQUIRE_LLCS(&self->t, 2);
 	if (self->a1 < 0)
 		SKIP(return, "needs two CPUs in an LLC");
-	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
-	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, waker_llc_full(self));
 	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
 	EXPECT_LE(HALF, none.in_a);
 	for (size_t i = 0; i < sizeof(gathering) / sizeof(gathering[0]); i++) {
@@ -269,15 +275,12 @@ TEST_F_TIMEOUT(wake, overflow, 180)
 TEST_F_TIMEOUT(wake, headroom, 180)
 {
 	struct where none, protected;
-	cpu_set_t busy;
 
 	REQUIRE_FILE("cpu.headroom");
 	REQUIRE_LLCS(&self->t, 2);
 	if (self->a1 < 0)
 		SKIP(return, "needs two CPUs in an LLC");
-	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
-	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, waker_llc_full(self));
 	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
 	EXPECT_LE(HALF, none.in_a);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
@@ -595,13 +598,9 @@ TEST_F_TIMEOUT(wake, isolated_cpu_is_left_alone, 120)
 TEST_F_TIMEOUT(wake, wide, 180)
 {
 	struct where none, hint;
-	cpu_set_t busy;
 
 	REQUIRE_LLCS(&self->t, 2);
-	/* the waker keeps its own CPU busy */
-	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
-	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, waker_llc_full(self));
 	SERIES("none", self->a0, self->a1, &self->t.cpus, &none);
 	EXPECT_LE(HALF, none.in_a);
 	SERIES("wake_wide", self->a0, self->a1, &self->t.cpus, &hint);
@@ -613,12 +612,10 @@ TEST_F_TIMEOUT(wake, wide, 180)
 TEST_F_TIMEOUT(wake, wide_affinity, 180)
 {
 	struct where where;
-	cpu_set_t mask, busy;
+	cpu_set_t mask;
 
 	REQUIRE_LLCS(&self->t, 2);
-	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
-	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, waker_llc_full(self));
 	SERIES("wake_wide", self->a0, self->a1, &self->a, &where);
 	EXPECT_EQ(ROUNDS, where.in_a);
 	EXPECT_LE(MOST, COUNT("reach_full"));
