@@ -536,12 +536,11 @@ static long preempted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds)
 {
 	long before = cg_count(self->side, "headroom_preempted");
 	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
-	struct wake wake;
 
 	if (wakee_start(&self->wakee, cg, &first))
 		return -1;
 	for (int i = 0; i < rounds; i++) {
-		if (wakee_settle(&self->wakee) || wakee_wake(&self->wakee, &wake))
+		if (wakee_wake(&self->wakee, NULL))
 			return -1;
 	}
 	wakee_stop(&self->wakee);
