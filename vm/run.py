@@ -34,6 +34,9 @@ from topology import TOPOLOGIES  # noqa: E402
 COMMAND_LINE = ("panic_on_warn=1 oops=panic panic=-1 watchdog_thresh=60 hung_task_panic=0 "
                 "sysctl.kernel.hung_task_timeout_secs=240 rcupdate.rcu_cpu_stall_timeout=120 "
                 "rcupdate.rcu_exp_cpu_stall_timeout=0")
+# An emulated TSC is a clock, whatever the watchdog sees of other clocks. And the timer interrupt is not looked at: the
+# kernel counts ticks during some millions of cycles, and panics if a busy host let none through.
+X86_EMULATED = "tsc=reliable no_timer_check"
 
 
 @dataclass
@@ -84,8 +87,7 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
     append = [f"console={console}", "quiet loglevel=4" if interactive else "loglevel=7", COMMAND_LINE,
               f"steer.mode={machine.mode}", f"steer.result={result}", f"steer.scale={machine.scale}"]
     if machine.arch == "x86_64" and accel == "tcg":
-        # The kernel counts ticks during some millions of cycles, and panics if a busy host let none through.
-        append.append("tsc=reliable no_timer_check")
+        append.append(X86_EMULATED)
     if machine.only:
         append.append(f"steer.only={machine.only}")
     return [qemu, *model, "-accel", "tcg,thread=multi" if accel == "tcg" else "kvm",

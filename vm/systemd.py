@@ -30,7 +30,7 @@ import debian  # noqa: E402
 import kbuild  # noqa: E402
 import ktap  # noqa: E402
 from common import ROOT, Fail, Progress, Target, run_main  # noqa: E402
-from run import COMMAND_LINE, text  # noqa: E402
+from run import COMMAND_LINE, X86_EMULATED, text  # noqa: E402
 
 GUEST = ROOT / "vm/guest"
 # The machine's report names what it ran.
@@ -75,7 +75,7 @@ def command(target: Target, kernel: Path, out: Path, nonce: str, boot: int, para
               "systemd.show_status=0 systemd.log_target=journal", f"steer.nonce={nonce} steer.result={result}",
               f"steer.boot={boot}", parameters]
     if target.arch == "x86_64":
-        append.append("tsc=reliable")
+        append.append(X86_EMULATED)
     return [*machine, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1",
             "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
             "-chardev", f"null,id=console,logfile={out / f'console{boot}.log'}",
