@@ -34,8 +34,8 @@ class Contents(unittest.TestCase):
     def test_configurations(self) -> None:
         hints = {c.name: c.hint for c in HINT.configurations}
         for name in ("fork_affine", "fork_spread", "wake_affine", "wake_hold", "fork_affine+wake_affine",
-                     "fork_spread+wake_hold", "fork_affine+wake_affine+pack", "tail_latency", "interactive", "noninteractive", "background",
-                     "efficient"):
+                     "fork_spread+wake_hold", "fork_affine+wake_affine+pack", "tail_latency", "interactive",
+                     "noninteractive", "background", "efficient"):
             self.assertEqual(hints[name], name.replace("+", " "))
         seed, = [c for c in HINT.configurations if c.kind == SEED]
         self.assertEqual((seed.hint, len(seed.switches)), ("wake_affine", 1))
