@@ -12,7 +12,7 @@ from typing import Any
 
 import parsers
 from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, QUICK, TODAY, Bench, Configuration, Figure, Layout,
-                   Metric, Setting, Suite, Verdict, View)
+                   Metric, Setting, Suite, Verdict, View, cpu_list)
 
 FILE = "cpu.headroom"
 PERIOD_US = 100_000
@@ -39,6 +39,12 @@ def right(_group: str, load: int, machine: Layout) -> str:
 
 def wrong(_group: str, load: int, machine: Layout) -> str:
     return quota(load, machine, TOO_MUCH)
+
+
+def apart(group: str, _load: int, machine: Layout) -> str:
+    """The side job has a core for itself, the service all the others."""
+    core = max(machine.cores, key=min)
+    return cpu_list(machine.cpus - core if group == "main" else core)
 
 
 def weight_of(group: str, _load: int, _machine: Layout) -> str | None:
@@ -72,6 +78,7 @@ CONFIGURATIONS = (
     Configuration("max_wrong", TODAY, "Limits", settings=(Setting("side", "cpu.max", wrong),)),
     Configuration("userloop", TODAY, "Limits", variables=LOOP),
     Configuration("userloop+idle", TODAY, "Limits", settings=SIDE_IDLE, variables=LOOP),
+    Configuration("cpuset", TODAY, "CPUs of one's own", settings=(Setting("*", "cpuset.cpus", apart), *SHARED)),
     ours(10), ours(20), ours(30), ours(20, hint=True), ours(30, hint=True), ours(20, idle=True), ours(30, idle=True),
     ours(20, hint=True, idle=True), ours(30, hint=True, idle=True),
 )

@@ -142,7 +142,7 @@ class Contents(unittest.TestCase):
         """Those that an operator has today, and ours; a file that the kernel may lack is said to be needed."""
         kinds = {configuration.name: configuration.kind for configuration in HEADROOM.configurations}
         self.assertEqual(kinds["alone"], BASELINE)
-        for name in ("weight", "idle", "max_right", "max_wrong", "userloop"):
+        for name in ("weight", "idle", "max_right", "max_wrong", "userloop", "cpuset"):
             self.assertEqual(kinds[name], TODAY)
         for percent in (10, 20, 30):
             self.assertEqual(kinds[f"headroom{percent}"], OURS)
@@ -156,6 +156,10 @@ class Contents(unittest.TestCase):
         values = {name: HEADROOM.configuration(name).settings[0].value_for("side", 40, MACHINE)
                   for name in ("max_right", "max_wrong")}
         self.assertEqual(values, {"max_right": "1280000 100000", "max_wrong": "2560000 100000"})
+
+    def test_own_cpus(self) -> None:
+        value = HEADROOM.configuration("cpuset").settings[0].value_for
+        self.assertEqual((value("main", 40, MACHINE), value("side", 40, MACHINE)), ("0-29", "30-31"))
 
     def test_weights(self) -> None:
         script = suite.script(HEADROOM, suite.plan(HEADROOM, Selection(benches=("share",), configs=("weight",)))[0],
