@@ -14,6 +14,7 @@ pub mod events;
 pub mod hint;
 pub mod journal;
 pub mod keep;
+pub mod listing;
 pub mod nearest;
 pub mod persist;
 pub mod policy;

@@ -6,11 +6,14 @@
 //! "service.d" to "foo-.service.d" to "foo-bar.service.d", sorted by file name, a name in a directory of higher
 //! priority hiding the same name in a lower one. The last assignment wins; an empty one takes back what came before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::error::{Error, Result};
 use crate::hint::Request;
+use crate::listing::Listing;
 use crate::nearest::suggestion;
 use crate::setting::{Key, Settings, KEYS};
 use crate::tree::Host;
@@ -296,18 +299,22 @@ impl Aliases {
 pub struct Finder {
     pub host: Host,
     pub path: Vec<String>,
+    listings: RefCell<HashMap<String, Listing>>,
 }
 
 impl Finder {
     pub fn new(host: &Host) -> Finder {
-        Finder { host: host.clone(), path: SEARCH_PATH.map(str::to_string).to_vec() }
+        Finder { host: host.clone(), path: SEARCH_PATH.map(str::to_string).to_vec(), listings: RefCell::default() }
     }
 
-    /// The first file of that name; one that is masked is none.
-    fn fragment(&self, name: &str) -> Option<PathBuf> {
-        let found = self.path.iter().map(|dir| Path::new(dir).join(name))
-            .find(|path| self.absolute(path).symlink_metadata().is_ok())?;
-        (self.resolve(&found) != Path::new("/dev/null")).then_some(found)
+    /// What is in each of the directories now, highest priority first.
+    fn with_listings<R>(&self, look: impl FnOnce(&[(&Path, &Listing)]) -> R) -> R {
+        let now = SystemTime::now();
+        let mut listings = self.listings.borrow_mut();
+        for dir in &self.path {
+            listings.entry(dir.clone()).or_default().refresh(&self.host.path(dir), now);
+        }
+        look(&self.path.iter().map(|dir| (Path::new(dir), &listings[dir])).collect::<Vec<_>>())
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {
@@ -326,37 +333,42 @@ impl Finder {
         path
     }
 
+    fn is_masked(&self, path: &Path) -> bool {
+        self.resolve(path) == Path::new("/dev/null")
+    }
+
     /// The files that make up a unit: fragment first, then drop-ins in their order. `aliases` are its other names.
     pub fn files(&self, name: &str, aliases: &[String]) -> Vec<PathBuf> {
-        let mut result = Vec::new();
-        let template = template_of(name).map(|(template, _)| template);
-        let masked = self.path.iter().map(|dir| Path::new(dir).join(name))
-            .find(|path| self.absolute(path).symlink_metadata().is_ok())
-            .is_some_and(|path| self.resolve(&path) == Path::new("/dev/null"));
-        if !masked {
-            result.extend(self.fragment(name).or_else(|| self.fragment(&template?)));
-        }
         let mut names = dropin_names(name);
         for alias in aliases.iter().filter(|alias| *alias != name) {
             names.extend(dropin_names(alias).into_iter().skip(1));
         }
+        let (fragment, dirs) = self.with_listings(|listings| {
+            let first = |name: &str| listings.iter().find(|(_, listing)| listing.names.contains_key(name))
+                .map(|(dir, _)| dir.join(name));
+            let fragment = first(name).or_else(|| first(&template_of(name)?.0));
+            let mut dirs = Vec::new();
+            for (rank, dropin_name) in names.iter().enumerate() {
+                let dropins = format!("{dropin_name}.d");
+                let there = listings.iter().rev().filter(|(_, listing)| listing.names.contains_key(&dropins));
+                dirs.extend(there.map(|(dir, _)| (rank, dir.join(&dropins))));
+            }
+            (fragment, dirs)
+        });
+        let mut result: Vec<PathBuf> = fragment.into_iter().filter(|path| !self.is_masked(path)).collect();
         // File name -> (how specific, path): the more specific directory hides the other, then the earlier in the path.
         let mut dropins: BTreeMap<String, (usize, PathBuf)> = BTreeMap::new();
-        for (rank, dropin_name) in names.iter().enumerate() {
-            for dir in self.path.iter().rev() {
-                let dir = Path::new(dir).join(format!("{dropin_name}.d"));
-                let Ok(entries) = std::fs::read_dir(self.absolute(&dir)) else { continue };
-                for entry in entries.flatten() {
-                    let file = entry.file_name().to_string_lossy().into_owned();
-                    if file.ends_with(".conf") && !file.starts_with('.')
-                        && dropins.get(&file).is_none_or(|(known, _)| *known <= rank) {
-                        dropins.insert(file.clone(), (rank, dir.join(file)));
-                    }
+        for (rank, dir) in dirs {
+            let Ok(entries) = std::fs::read_dir(self.absolute(&dir)) else { continue };
+            for entry in entries.flatten() {
+                let file = entry.file_name().to_string_lossy().into_owned();
+                if file.ends_with(".conf") && !file.starts_with('.')
+                    && dropins.get(&file).is_none_or(|(known, _)| *known <= rank) {
+                    dropins.insert(file.clone(), (rank, dir.join(file)));
                 }
             }
         }
-        result.extend(dropins.into_values().map(|(_, path)| path)
-            .filter(|path| self.resolve(path) != Path::new("/dev/null")));
+        result.extend(dropins.into_values().map(|(_, path)| path).filter(|path| !self.is_masked(path)));
         result
     }
 
@@ -379,17 +391,14 @@ impl Finder {
     /// Names of units that are links to others, in any of the directories.
     pub fn find_aliases(&self) -> Aliases {
         let mut links = BTreeMap::new();
-        for dir in self.path.iter().rev() {
-            let Ok(entries) = std::fs::read_dir(self.host.path(dir)) else { continue };
-            for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_symlink())) {
-                let alias = entry.file_name().to_string_lossy().into_owned();
-                let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-                let Some(target) = target.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
-                if unit_type(&alias).is_some() && unit_type(&target).is_some() && alias != target {
-                    links.insert(alias, target);
+        self.with_listings(|listings| for (_, listing) in listings.iter().rev() {
+            for (alias, target) in &listing.names {
+                let Some(target) = target else { continue };
+                if unit_type(alias).is_some() && unit_type(target).is_some() && alias != target {
+                    links.insert(alias.clone(), target.clone());
                 }
             }
-        }
+        });
         Aliases::new(&links)
     }
 
@@ -411,13 +420,11 @@ impl Finder {
 
     /// All unit names for which a file or a directory of drop-ins exists, for doctor's review.
     pub fn known_units(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.path.iter()
-            .filter_map(|dir| std::fs::read_dir(self.host.path(dir)).ok())
-            .flat_map(|entries| entries.flatten())
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .map(|name| name.strip_suffix(".d").map(str::to_string).unwrap_or(name))
-            .filter(|name| unit_type(name).is_some() || TYPES.contains(&name.as_str()))
-            .collect();
+        let mut names: Vec<String> = self.with_listings(|listings| listings.iter()
+            .flat_map(|(_, listing)| listing.names.keys())
+            .map(|name| name.strip_suffix(".d").unwrap_or(name))
+            .filter(|name| unit_type(name).is_some() || TYPES.contains(name))
+            .map(str::to_string).collect());
         names.sort_unstable();
         names.dedup();
         names
