@@ -115,10 +115,14 @@
  * when more tasks of a protected group wake up at once than CPUs are idle, idle
  * time is below it at that moment. So a task of a group with a headroom that
  * finds no idle CPU in its LLC looks for the nearest one beyond. If it has to queue
- * behind one that is to leave idle CPU for its group, it is next at once, and not
- * after a slice: but only if it is eligible, which is if its group has not had more
- * of this CPU than its weight says. So weights mean what they meant. Both are
- * decided when a task wakes up; nobody is moved or preempted later.
+ * behind one that is to leave idle CPU for its group, it is next at once, and goes on
+ * when its slice is over: what is held back waits. But it does not wait for longer
+ * than EEVDF lets anybody be behind, which is two slices. From then on, turns are by
+ * weight, so where both always want to run, each has what its weight says.
+ *
+ * Only the queue's own group knows both, so this is about siblings, and decided when a
+ * task wakes up and when the next one is picked: between the one that would run and
+ * the one that woke up or ran so far. Nobody is looked for in the tree.
  *
  * Locks
  * -----
@@ -405,27 +409,56 @@ bool __steer_headroom_protects(struct task_struct *p)
 	return false;
 }
 
-bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
-			       struct sched_entity *pse)
+/*
+ * Does @se leave CPU idle for @pse, an entity of the same queue, so that it can wait
+ * for it? Not if it has waited for too long.
+ */
+static bool steer_headroom_waits_for(struct cfs_rq *cfs_rq, struct sched_entity *se,
+				     struct sched_entity *pse)
 {
 	struct steer_headroom *held, *own;
-	struct steer_pool *pool;
-
-	lockdep_assert_rq_held(rq_of(cfs_rq));
 
 	if (entity_is_task(se) || entity_is_task(pse) || pse->sched_delayed)
 		return false;
+	/* Whoever says cpu.idle runs after those who do not. */
+	if (pse->my_q->idle > se->my_q->idle)
+		return false;
 	held = READ_ONCE(se->my_q->tg->steer.headroom);
 	own = READ_ONCE(pse->my_q->tg->steer.headroom);
-	pool = steer_queue_pool(se->my_q->tg, cpu_of(rq_of(cfs_rq)));
-	if (!pool || !own || READ_ONCE(own->request) <= READ_ONCE(held->request))
+	if (!own || !steer_queue_pool(se->my_q->tg, cpu_of(rq_of(cfs_rq))) ||
+	    READ_ONCE(own->request) <= READ_ONCE(held->request))
 		return false;
-	if (!entity_eligible(cfs_rq, pse))
-		return false;
+	return steer_headroom_can_wait(avg_vruntime(cfs_rq) - se->vruntime, se->slice,
+				       scale_load_down(se->load.weight));
+}
 
+bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
+			       struct sched_entity *pse)
+{
+	lockdep_assert_rq_held(rq_of(cfs_rq));
+
+	if (!steer_headroom_waits_for(cfs_rq, se, pse))
+		return false;
 	cfs_rq->next = pse;
-	atomic64_inc(&held->preempted);
+	atomic64_inc(&READ_ONCE(se->my_q->tg->steer.headroom)->preempted);
 	return true;
+}
+
+struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
+					      struct sched_entity *se)
+{
+	struct sched_entity *curr = cfs_rq->curr, *next = cfs_rq->next;
+
+	lockdep_assert_rq_held(rq_of(cfs_rq));
+
+	/* One that is delayed has to be picked to be taken off. */
+	if (se->sched_delayed)
+		return se;
+	if (next && next != se && steer_headroom_waits_for(cfs_rq, se, next))
+		return next;
+	if (curr && curr != se && curr->on_rq && steer_headroom_waits_for(cfs_rq, se, curr))
+		return curr;
+	return se;
 }
 
 /* ------------------------------------------------------------ held back */

@@ -189,6 +189,8 @@ bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 bool __steer_headroom_protects(struct task_struct *p);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
+struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
+					      struct sched_entity *se);
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
 void __steer_headroom_wait(struct cfs_rq *cfs_rq);
@@ -305,6 +307,21 @@ static __always_inline bool steer_headroom_preempts(struct cfs_rq *cfs_rq,
 	       __steer_headroom_preempts(cfs_rq, se, pse);
 }
 
+/**
+ * steer_headroom_instead - what runs before what is held back
+ * @cfs_rq: the queue; its rq lock is held
+ * @se: the entity that the default path picked
+ *
+ * Return: @se, or one that it leaves CPU idle for.
+ */
+static __always_inline struct sched_entity *
+steer_headroom_instead(struct cfs_rq *cfs_rq, struct sched_entity *se)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		return __steer_headroom_instead(cfs_rq, se);
+	return se;
+}
+
 #else /* !CONFIG_CGROUP_STEER_HEADROOM */
 
 static inline void steer_headroom_online(struct task_group *tg) { }
@@ -318,6 +335,12 @@ static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return 
 static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
+static inline struct sched_entity *steer_headroom_instead(struct cfs_rq *cfs_rq,
+							  struct sched_entity *se)
+{
+	return se;
+}
+
 /* Macros: an empty inline function makes gcc choose other operands around it. */
 #define steer_headroom_charge(...)	do { } while (0)
 #define steer_headroom_waits(...)	false

@@ -35,6 +35,9 @@
 /* A surplus of up to one part in this many of the CPUs may be noise. */
 #define STEER_NOISE_PART	20
 
+/* How far what is held back falls behind for what is protected, in its slices. */
+#define STEER_WAIT_SLICES	2
+
 /* With less idle time than one part in this many of the demand, it is exhausted. */
 #define STEER_EXHAUSTED_PART	4
 
@@ -337,6 +340,20 @@ static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods)
 	if (cap == S64_MAX || periods > 1)
 		return 0;
 	return clamp(debt + used - cap, 0LL, cap);
+}
+
+/**
+ * steer_headroom_can_wait - may a queue that is held back wait for one that is protected?
+ * @lag: how far it is behind its due, in virtual time [ns]; below 0 if it is ahead
+ * @slice: of the queue's entity [ns]
+ * @weight: of the entity; 1024 for the nice level 0
+ *
+ * Return: true while it is not more than STEER_WAIT_SLICES slices behind.
+ */
+static inline bool steer_headroom_can_wait(s64 lag, u64 slice, unsigned long weight)
+{
+	/* In virtual time, a slice is longer by as much as the weight is smaller. */
+	return lag * (s64)weight <= (s64)(STEER_WAIT_SLICES * slice * 1024);
 }
 
 #endif /* _KERNEL_SCHED_STEER_HEADROOM_MATH_H */

@@ -358,6 +358,21 @@ static void debt_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 0, -(s64)MS, 1), 0LL);
 }
 
+/* Two slices of its own time, whatever it weighs. */
+static void can_wait_test(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(0, 3 * MS, 1024));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(6 * MS, 3 * MS, 1024));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(6 * MS + 1, 3 * MS, 1024));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(60 * MS, 3 * MS, 102));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(61 * MS, 3 * MS, 102));
+	/* SCHED_IDLE, and the greatest weight */
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(2047 * MS, 3 * MS, 3));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(2049 * MS, 3 * MS, 3));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(MS, 3 * MS, 102400));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(-(s64)(1000 * MS), 3 * MS, 102400));
+}
+
 /* With how many a pool shares: all of its arena, some of the others. */
 static void strangers_test(struct kunit *test)
 {
@@ -489,6 +504,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(strangers_test),
 	KUNIT_CASE(carry_test),
 	KUNIT_CASE(debt_test),
+	KUNIT_CASE(can_wait_test),
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(level_limits_test),

@@ -571,6 +571,77 @@ TEST_F_TIMEOUT(headroom, preempts, 300)
 	EXPECT_EQ(0, cg_count(self->main, "headroom_preempted"));
 }
 
+/*
+ * A task of @cg on a CPU where one of side always runs. It computes for more than a
+ * slice, and sleeps, @rounds times: how often did the other have a turn in between?
+ */
+static long interrupted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds)
+{
+	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	pid_t pid = task_fork(cg);
+	struct timespec used;
+	long end, turns;
+
+	if (!pid) {
+		if (task_pin(0, &first))
+			_exit(1);
+		for (;;) {
+			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+			end = used.tv_sec * 1000000000 + used.tv_nsec + 6000000;
+			do {
+				clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+			} while (used.tv_sec * 1000000000 + used.tv_nsec < end);
+			usleep(18000);
+		}
+	}
+	if (pid < 0 || !WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") > 0))
+		return -1;
+	turns = -task_status(pid, "nonvoluntary_ctxt_switches");
+	end = task_status(pid, "voluntary_ctxt_switches") + rounds;
+	if (!WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") >= end))
+		return -1;
+	turns += task_status(pid, "nonvoluntary_ctxt_switches");
+	task_kill(pid);
+	return turns;
+}
+
+/*
+ * Nor is a protected task interrupted when its slice is over. But if it never sleeps,
+ * what is held back has its share of that CPU, by weight.
+ */
+TEST_F_TIMEOUT(headroom, goes_on, 300)
+{
+	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	const int rounds = 48;
+	long used, side, other, protected;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
+	populate(self, self->main);
+	EXPECT_DEMAND(self->side, "10.00");
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &first, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	other = interrupted(self, self->other, rounds);
+	protected = interrupted(self, self->main, rounds);
+	TH_LOG("interrupted in %d rounds: %ld, protected %ld", rounds, other, protected);
+	EXPECT_LE(rounds / 2, other);
+	EXPECT_GE(rounds / 4, protected);
+
+	ASSERT_EQ(0, hogs_start(&self->more, self->main, &first, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	some_periods();
+	used = usage(self->main);
+	side = usage(self->side);
+	EXPECT_TRUE(WAIT_FOR(usage(self->main) - used > 2000000));
+	side = usage(self->side) - side;
+	used = usage(self->main) - used;
+	TH_LOG("beside each other: %ld us, %ld us held back", used, side);
+	EXPECT_LT(used * 2 / 3, side);
+	EXPECT_GT(used * 3 / 2, side);
+}
+
 /* Whoever is killed while its group is held back comes to its end. */
 TEST_F_TIMEOUT(headroom, killed, 300)
 {
