@@ -116,9 +116,12 @@
  * time is below it at that moment. So a task of a group with a headroom that
  * finds no idle CPU in its LLC looks for the nearest one beyond. If it has to queue
  * behind one that is to leave idle CPU for its group, it is next at once, and goes on
- * when its slice is over: what is held back waits. But it does not wait for longer
- * than EEVDF lets anybody be behind, which is two slices. From then on, turns are by
- * weight, so where both always want to run, each has what its weight says.
+ * when its slice is over: what is held back waits. But not for more than four slices
+ * after it was due. From then on, turns are by weight, so where both always want to
+ * run, each has what its weight says, if in longer turns. The bound is one of real
+ * time for the sake of others on that queue, who are neither: while the one with the
+ * earliest deadline waits, EEVDF does not come to them. If it were its lag, a group
+ * of small weight could wait, and let them wait, for seconds.
  *
  * Only the queue's own group knows both, so this is about siblings, and decided when a
  * task wakes up and when the next one is picked: between the one that would run and
@@ -429,7 +432,7 @@ static bool steer_headroom_waits_for(struct cfs_rq *cfs_rq, struct sched_entity 
 	    READ_ONCE(own->request) <= READ_ONCE(held->request))
 		return false;
 	return steer_headroom_can_wait(avg_vruntime(cfs_rq) - se->vruntime, se->slice,
-				       scale_load_down(se->load.weight));
+				       scale_load_down(cfs_rq->load.weight));
 }
 
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,

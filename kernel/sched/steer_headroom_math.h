@@ -35,8 +35,8 @@
 /* A surplus of up to one part in this many of the CPUs may be noise. */
 #define STEER_NOISE_PART	20
 
-/* How far what is held back falls behind for what is protected, in its slices. */
-#define STEER_WAIT_SLICES	2
+/* For how long what is held back waits for what is protected, in its slices. */
+#define STEER_WAIT_SLICES	4
 
 /* With less idle time than one part in this many of the demand, it is exhausted. */
 #define STEER_EXHAUSTED_PART	4
@@ -345,14 +345,17 @@ static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods)
 /**
  * steer_headroom_can_wait - may a queue that is held back wait for one that is protected?
  * @lag: how far it is behind its due, in virtual time [ns]; below 0 if it is ahead
- * @slice: of the queue's entity [ns]
- * @weight: of the entity; 1024 for the nice level 0
+ * @slice: of its entity [ns]
+ * @weight: of all entities of the queue that it is on; 1024 for one of nice level 0
  *
- * Return: true while it is not more than STEER_WAIT_SLICES slices behind.
+ * Virtual time passes as fast as real time divided by the weight of all. So this is
+ * about how long ago it was due, which is also the longest that others, who may be
+ * behind it in the order of deadlines, wait for no fault of theirs.
+ *
+ * Return: true for STEER_WAIT_SLICES slices after it was due.
  */
 static inline bool steer_headroom_can_wait(s64 lag, u64 slice, unsigned long weight)
 {
-	/* In virtual time, a slice is longer by as much as the weight is smaller. */
 	return lag * (s64)weight <= (s64)(STEER_WAIT_SLICES * slice * 1024);
 }
 

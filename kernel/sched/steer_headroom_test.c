@@ -358,19 +358,19 @@ static void debt_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 0, -(s64)MS, 1), 0LL);
 }
 
-/* Two slices of its own time, whatever it weighs. */
+/* Four slices of real time, whatever those on the queue weigh. */
 static void can_wait_test(struct kunit *test)
 {
-	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(0, 3 * MS, 1024));
-	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(6 * MS, 3 * MS, 1024));
-	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(6 * MS + 1, 3 * MS, 1024));
-	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(60 * MS, 3 * MS, 102));
-	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(61 * MS, 3 * MS, 102));
-	/* SCHED_IDLE, and the greatest weight */
-	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(2047 * MS, 3 * MS, 3));
-	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(2049 * MS, 3 * MS, 3));
-	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(MS, 3 * MS, 102400));
-	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(-(s64)(1000 * MS), 3 * MS, 102400));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(0, 3 * MS, 2048));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(6 * MS, 3 * MS, 2048));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(6 * MS + 1, 3 * MS, 2048));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(60 * MS, 3 * MS, 204));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(61 * MS, 3 * MS, 204));
+	/* two of SCHED_IDLE, and of the greatest weight */
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(2047 * MS, 3 * MS, 6));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(2049 * MS, 3 * MS, 6));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_can_wait(MS, 3 * MS, 204800));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(-(s64)(1000 * MS), 3 * MS, 204800));
 }
 
 /* With how many a pool shares: all of its arena, some of the others. */

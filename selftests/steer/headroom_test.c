@@ -580,7 +580,7 @@ static long interrupted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds
 	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
 	pid_t pid = task_fork(cg);
 	struct timespec used;
-	long end, turns;
+	long end, before, turns = -1;
 
 	if (!pid) {
 		if (task_pin(0, &first))
@@ -594,13 +594,15 @@ static long interrupted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds
 			usleep(18000);
 		}
 	}
-	if (pid < 0 || !WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") > 0))
+	if (pid < 0)
 		return -1;
-	turns = -task_status(pid, "nonvoluntary_ctxt_switches");
+	if (!WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") > 0))
+		goto out;
+	before = task_status(pid, "nonvoluntary_ctxt_switches");
 	end = task_status(pid, "voluntary_ctxt_switches") + rounds;
-	if (!WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") >= end))
-		return -1;
-	turns += task_status(pid, "nonvoluntary_ctxt_switches");
+	if (WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") >= end))
+		turns = task_status(pid, "nonvoluntary_ctxt_switches") - before;
+out:
 	task_kill(pid);
 	return turns;
 }
@@ -615,8 +617,9 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	const int rounds = 48;
 	long used, side, other, protected;
 
-	if (self->t.nr_cpus < 2)
-		SKIP(return, "needs two CPUs");
+	/* A slice is longer with more of them. */
+	if (self->t.nr_cpus < 4)
+		SKIP(return, "needs four CPUs");
 	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
 	populate(self, self->main);
@@ -627,6 +630,7 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	protected = interrupted(self, self->main, rounds);
 	TH_LOG("interrupted in %d rounds: %ld, protected %ld", rounds, other, protected);
 	EXPECT_LE(rounds / 2, other);
+	EXPECT_LE(0, protected);
 	EXPECT_GE(rounds / 4, protected);
 
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &first, 0));
@@ -640,6 +644,42 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	TH_LOG("beside each other: %ld us, %ld us held back", used, side);
 	EXPECT_LT(used * 2 / 3, side);
 	EXPECT_GT(used * 3 / 2, side);
+}
+
+/*
+ * A third group on that CPU, with the same headroom, does not have to wait because one
+ * of small weight, whose turn it would be, does.
+ */
+TEST_F_TIMEOUT(headroom, bystander, 300)
+{
+	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	struct hogs third = {};
+	uint64_t ran, last;
+	int stalled = 0;
+
+	if (self->t.nr_cpus < 4)
+		SKIP(return, "needs four CPUs");
+	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
+	ASSERT_EQ(0, cg_write(self->side, "cpu.weight", "1"));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
+	ASSERT_EQ(0, cg_write(self->other, HEADROOM, "10"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &first, 0));
+	ASSERT_EQ(0, hogs_start(&self->more, self->main, &first, 0));
+	ASSERT_EQ(0, hogs_start(&third, self->other, &first, 0));
+	EXPECT_EQ(0, hogs_run(&self->hogs));
+	EXPECT_EQ(0, hogs_run(&self->more));
+	EXPECT_EQ(0, hogs_run(&third));
+	EXPECT_DEMAND(self->side, "10.00");
+	last = task_cpu_ns(third.hog[0].pid);
+	for (int i = 0; i < 40; i++) {
+		usleep(100000);
+		ran = task_cpu_ns(third.hog[0].pid);
+		stalled += ran == last;
+		last = ran;
+	}
+	TH_LOG("no turn in %d of 40 times 100 ms", stalled);
+	EXPECT_GE(10, stalled);
+	hogs_stop(&third);
 }
 
 /* Whoever is killed while its group is held back comes to its end. */
