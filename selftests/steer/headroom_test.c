@@ -630,8 +630,9 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	protected = interrupted(self, self->main, rounds);
 	TH_LOG("interrupted in %d rounds: %ld, protected %ld", rounds, other, protected);
 	EXPECT_LE(rounds / 2, other);
+	/* A debug kernel's own threads have their turns, too. */
 	EXPECT_LE(0, protected);
-	EXPECT_GE(rounds / 4, protected);
+	EXPECT_LE(2 * protected, other);
 
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &first, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
