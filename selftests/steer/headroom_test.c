@@ -531,6 +531,20 @@ TEST_F_TIMEOUT(headroom, floor, 300)
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
 }
 
+/* A loop of side on the first CPU, the caller on the second, and main has a headroom. */
+static int side_on_first(FIXTURE_DATA(headroom) *self)
+{
+	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	int ret = task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1));
+
+	if (!ret)
+		ret = cg_write(self->main, HEADROOM, "10");
+	if (!ret)
+		ret = hogs_start(&self->hogs, self->side, &first, 0);
+	populate(self, self->main);
+	return ret ?: hogs_run(&self->hogs);
+}
+
 /* Wake a task of @cg, on a CPU where one of side runs: how often did that give way? */
 static long preempted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds)
 {
@@ -553,17 +567,12 @@ static long preempted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds)
  */
 TEST_F_TIMEOUT(headroom, preempts, 300)
 {
-	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
 	const int rounds = 16;
 
 	if (self->t.nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
-	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
-	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
-	populate(self, self->main);
+	ASSERT_EQ(0, side_on_first(self));
 	EXPECT_DEMAND(self->side, "10.00");
-	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &first, 0));
-	ASSERT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_LE(rounds / 2, preempted(self, self->main, rounds));
 	EXPECT_EQ(0, preempted(self, self->other, rounds));
 	EXPECT_EQ(0, cg_write(self->side, HEADROOM, "10"));
@@ -620,12 +629,8 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	/* A slice is longer with more of them. */
 	if (self->t.nr_cpus < 4)
 		SKIP(return, "needs four CPUs");
-	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
-	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
-	populate(self, self->main);
+	ASSERT_EQ(0, side_on_first(self));
 	EXPECT_DEMAND(self->side, "10.00");
-	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &first, 0));
-	ASSERT_EQ(0, hogs_run(&self->hogs));
 	other = interrupted(self, self->other, rounds);
 	protected = interrupted(self, self->main, rounds);
 	TH_LOG("interrupted in %d rounds: %ld, protected %ld", rounds, other, protected);
@@ -660,14 +665,11 @@ TEST_F_TIMEOUT(headroom, bystander, 300)
 
 	if (self->t.nr_cpus < 4)
 		SKIP(return, "needs four CPUs");
-	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 1)));
 	ASSERT_EQ(0, cg_write(self->side, "cpu.weight", "1"));
-	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
 	ASSERT_EQ(0, cg_write(self->other, HEADROOM, "10"));
-	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &first, 0));
+	ASSERT_EQ(0, side_on_first(self));
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &first, 0));
 	ASSERT_EQ(0, hogs_start(&third, self->other, &first, 0));
-	EXPECT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_EQ(0, hogs_run(&self->more));
 	EXPECT_EQ(0, hogs_run(&third));
 	EXPECT_DEMAND(self->side, "10.00");
