@@ -216,9 +216,9 @@ mod tests {
             let keys = ["hint_wake_followed", "hint_wake_full", "hint_wake_affinity", "hint_wake_irq",
                 "hint_wake_turns", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full", "hint_reach_followed",
                 "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed", "hint_pack_full",
-                "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up", "gang_slots_led", "gang_ipis", "gang_ipis_empty",
-                "headroom_periods", "headroom_capped_periods", "headroom_capped_usec", "hint_slice_followed",
-                "hint_preempt_followed"];
+                "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up", "gang_slots_led", "gang_ipis",
+                "gang_ipis_empty", "headroom_periods", "headroom_capped_periods", "headroom_capped_usec",
+                "hint_slice_followed", "hint_preempt_followed"];
             let stat: Vec<(&str, u64)> = keys.into_iter().zip(values).collect();
             prop_assert!(!sentences(&state(&crate::hint::format_words(words), &stat)).is_empty());
         }
