@@ -105,9 +105,12 @@
  * what the pool has: the CPU of a virtual machine that stands still uses up time
  * like any other. So a group that got nothing in a period, and a queue that did not
  * get on in all of the last one, get a grant from the floor, which is one percent of
- * the CPUs, debt forgiven. CPUs take turns at it. Thus no group stands still, nobody
- * can hold a lock for ever, and whoever is killed comes to its end: with one queue
- * on each CPU after a few periods, with more of them after as many times that.
+ * the CPUs, debt forgiven. Who waits gets it, and CPUs take turns: in each period no
+ * more of them are interrupted for it than it is enough for. If who asks first had
+ * it, that would be the same ones every time, since a CPU that has something else to
+ * do is slower to ask than one that is idle. Thus no group stands still, nobody can
+ * hold a lock for ever, and whoever is killed comes to its end: with one queue on each
+ * CPU after a few periods, with more of them after as many times that.
  *
  * Who runs first
  * --------------
@@ -319,8 +322,9 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 		return grant;
 	}
 
-	/* What came back may be more than what was given. */
-	if (pool->floor > 0 && (hr->used <= 0 || steer_queue_starves(cfs_rq, pool))) {
+	/* Only to one that waits. What came back may be more than what was given. */
+	if (cfs_rq->steer.pool && pool->floor > 0 &&
+	    (hr->used <= 0 || steer_queue_starves(cfs_rq, pool))) {
 		s64 debt = max(-cfs_rq->runtime_remaining, 0LL), cost;
 
 		grant = min_t(u64, want, debt + STEER_GRANT_FLOOR);
@@ -909,17 +913,27 @@ static int steer_pool_slices(struct steer_pool *pool)
 	return min_t(u64, DIV_ROUND_UP_ULL(pool->tokens, STEER_PART), STEER_KICK_MOST);
 }
 
+/* How many CPUs the floor is enough for, until the end of the period. */
+static int steer_pool_turns(struct steer_pool *pool)
+{
+	return pool->floor > 0 ? DIV_ROUND_UP_ULL(pool->floor, STEER_FLOOR_COST) : 0;
+}
+
 /*
- * Interrupt so many CPUs with waiting queues, and go on behind them next time.
- * When all had their turn, the one that was first is the last next time: what
- * there is may not be enough for all.
+ * Interrupt so many CPUs with waiting queues, and as many more as have a turn at the
+ * floor, and go on behind them next time. When all had their turn, the one that was
+ * first is the last next time: what there is may not be enough for all.
  */
 static void steer_pool_kick(struct steer_pool *pool, int slices)
 {
 	int cpu, start = pool->next_cpu, first = nr_cpu_ids;
 
 	for_each_cpu_wrap(cpu, pool->waiting, start) {
-		if (!slices--) {
+		if (slices > 0) {
+			slices--;
+		} else if (pool->turns > 0) {
+			pool->turns--;
+		} else {
 			pool->next_cpu = cpu;
 			return;
 		}
@@ -955,12 +969,14 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		pool->checked = !pool->binding;
 		pool->paced = pool->binding ? pool->wanting :
 					      !cpumask_empty(pool->waiting);
+		pool->turns = steer_pool_turns(pool);
 		steer_pool_refill(pool, now);
 	} else if (pool->binding) {
 		pool->halved |= exhausted;
 		steer_pool_refill(pool, now);
-		slices = steer_pool_slices(pool);
 	}
+	if (pool->binding)
+		slices = steer_pool_slices(pool);
 	paced = pool->paced;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 

@@ -96,6 +96,7 @@ struct steer_arena {
  * @waiting: CPUs with queues that this pool holds back
  * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
+ * @turns: CPUs that may still be let have a grant from @floor; timer only
  * @next_update: end of the period; timer only
  * @checked: its middle is over, or does not matter; timer only
  * @idle_ns: sum of the idle clocks of @measured when it began; timer only
@@ -116,7 +117,7 @@ struct steer_arena {
  * @tokens: runtime that can be given now
  * @given: how much of the budget went into @tokens
  * @halved: the rest of the budget was halved in the middle of the period
- * @floor: runtime that can be given to those that had none
+ * @floor: runtime that can be given to those that wait and had none
  * @shares: of the period so far
  * @updated: when it began
  * @rcu: to free it
@@ -131,6 +132,7 @@ struct steer_pool {
 	cpumask_var_t		waiting;
 	struct steer_line __percpu *lines;
 	int			next_cpu;
+	int			turns;
 	u64			next_update;
 	bool			checked;
 	u64			idle_ns;

@@ -531,6 +531,51 @@ TEST_F_TIMEOUT(headroom, floor, 300)
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
 }
 
+/* How often each loop was seen to have run again, in @seconds */
+static void times_run(const struct hogs *h, int seconds, int *times)
+{
+	unsigned long now, before[STEER_MAX_CPUS] = {};
+	time_t end = time(NULL) + seconds;
+
+	for (int i = 0; i < h->nr; i++)
+		times[i] = -1;
+	do {
+		for (int i = 0; i < h->nr; i++) {
+			now = __atomic_load_n(&h->hog[i].loops, __ATOMIC_SEQ_CST);
+			times[i] += now != before[i] || times[i] < 0;
+			before[i] = now;
+		}
+		usleep(2000);
+	} while (time(NULL) < end);
+}
+
+/*
+ * They take turns at it: a CPU that has something else to do is slower to ask than
+ * others, and has as much.
+ */
+TEST_F_TIMEOUT(headroom, turns, 300)
+{
+	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	int most = 0, least = INT_MAX, times[STEER_MAX_CPUS];
+	cpu_set_t one = cpuset_one(cpu);
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, hogs_start(&self->more, self->main, &one, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	ASSERT_EQ(0, hold(self, self->side, "100"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	times_run(&self->hogs, 20, times);
+	for (int i = 0; i < self->hogs.nr; i++) {
+		most = times[i] > most ? times[i] : most;
+		least = times[i] < least ? times[i] : least;
+	}
+	TH_LOG("each had between %d and %d turns, beside a busy loop %d", least, most,
+	       times[self->hogs.nr - 1]);
+	EXPECT_LT(0, least);
+	EXPECT_GE(3 * least, most);
+}
+
 /* A loop of side on the first CPU, the caller on the second, and main has a headroom. */
 static int side_on_first(FIXTURE_DATA(headroom) *self)
 {
