@@ -814,8 +814,10 @@ TEST_F_TIMEOUT(headroom, cpu_max, 300)
  */
 TEST_F_TIMEOUT(headroom, deep, 300)
 {
-	char *sub, *deep, *open;
+	char *sub, *deep, *open, limit[32];
 
+	/* A millisecond for each CPU: whoever runs on for a tick waits for a few periods. */
+	snprintf(limit, sizeof(limit), "%d 100000", 1000 * self->t.nr_cpus);
 	ASSERT_EQ(0, cg_enable(self->side, "+cpu"));
 	sub = cg_new(self->side, "sub");
 	open = cg_new(self->side, "open");
@@ -824,7 +826,7 @@ TEST_F_TIMEOUT(headroom, deep, 300)
 	deep = cg_new(sub, "deep");
 	ASSERT_NE(NULL, deep);
 	ASSERT_EQ(0, cg_write(sub, "cpu.max", "900000000 200000"));
-	ASSERT_EQ(0, cg_write(deep, "cpu.max", "1000 100000"));
+	ASSERT_EQ(0, cg_write(deep, "cpu.max", limit));
 	ASSERT_EQ(0, hogs_start(&self->more, open, &self->t.cpus, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
 	ASSERT_EQ(0, hold(self, deep, "90"));
