@@ -39,7 +39,8 @@ NOW = "now() { { read -r _; read -r _ _ at; } < /sys/kernel/debug/sched/debug; n
 HACKBENCH = Bench(
     name="hackbench", title="hackbench, threads and pipes", load="groups", programs=("hackbench",),
     # 20 senders and 20 receivers in a group; each sender sends so many messages to each receiver of its group.
-    # hackbench prints whole milliseconds, of which a run in the lab has some 20; so the shell looks at the clock, too.
+    # hackbench prints whole milliseconds, of which a run in the lab has some 50, and 8 in its quick form. The shell's
+    # clock tells more, but of making the threads, too, which takes as long.
     command=NOW + """
 now
 begin=$now
@@ -49,9 +50,9 @@ now
 echo "elapsed $((now - begin)) ns"
 exit $status""",
     parse=parsers.hackbench,
-    metrics=(Metric("elapsed", "ms", LOWER, "time from start to end"),
-             Metric("time", "s", LOWER, "time as hackbench prints it", shown=False)),
-    work={FULL: {1: 200, 2: 120, 4: 80, 8: 50, 16: 30}, QUICK: {1: 100, 4: 30},
+    metrics=(Metric("time", "s", LOWER, "time for all messages"),
+             Metric("elapsed", "ms", LOWER, "time from start to end", shown=False)),
+    work={FULL: {1: 800, 2: 480, 4: 320, 8: 200, 16: 120}, QUICK: {1: 100, 4: 30},
           HOST: {n: 20000 for n in (1, 2, 4, 8, 16)}},
     # 400 messages a loop and group, each written, read, and every so often waited for; and 40 threads to make.
     effort=lambda groups, loops: groups * (4 + 400 * loops * 0.008), limit=300)
@@ -241,7 +242,7 @@ FIGURES = (
            best_gain(SCHBENCH, "wakeup_p99", 45.0, lambda load, _: load <= 8), split_only=True),
     *figures_of_loss(SCHBENCH, "schbench p99, 16-128 workers", "-3,000 … -13,000 %", 5.0, lambda load, _: load >= 16),
     Figure("hackbench, 1-4 groups, best hint", "+2 … +16 %", "+15 %",
-           best_gain(HACKBENCH, "elapsed", 15.0, lambda load, _: load <= 4)),
+           best_gain(HACKBENCH, "time", 15.0, lambda load, _: load <= 4)),
     *figures_of_loss(HACKBENCH, "hackbench, any load", "-11 %", 3.0, any_load),
     Figure("tbench, clients >= cores, fork_spread", "+5 … +12 %", "+10 %",
            best_gain(TBENCH, "operations", 10.0, lambda load, machine: bool(load >= machine["cores"]),
