@@ -57,8 +57,10 @@
  * budget is 320 ms.
  *
  * If it steps to 12, nothing is idle, and nobody sees how much is lacking, nor how
- * much work the main group has left undone. So the budget is halved, at least, with
- * each half of a period in which idle time is exhausted.
+ * much work the main group has left undone, which goes on growing. So with each 10 ms
+ * in which idle time is exhausted what is left of the budget is halved, and a halving
+ * is taken back with each in which the demand is idle. At the end of the period, at
+ * most half of what was used is left.
  *
  * "Used" is what was given out, not what was run: a queue that was given a slice
  * has it until the slice is used up, in whichever period. In the mean it is the
@@ -162,6 +164,9 @@
 /* A part of the budget, and what a queue gets of it to go on. */
 #define STEER_PART		(5 * (u64)NSEC_PER_MSEC)
 #define STEER_PARTS		20
+
+/* How often to look whether idle time is exhausted. */
+#define STEER_CHECK		(2 * STEER_PART)
 
 /* A smaller grant is not worth two context switches. */
 #define STEER_GRANT_LEAST	((u64)NSEC_PER_MSEC / 2)
@@ -865,7 +870,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	 */
 	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
 	pool->given = 0;
-	pool->halved = false;
+	pool->halved = 0;
 	return pool->wanting && pool->binding && (!lacks || (s64)pool->budget > floor);
 }
 
@@ -877,32 +882,45 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 static void steer_pool_refill(struct steer_pool *pool, u64 now)
 {
 	unsigned int part = STEER_PARTS;
-	u64 due;
 
 	lockdep_assert_held(&pool->lock);
 
 	if (pool->paced)
-		part = div_u64(now - pool->updated, STEER_PART) + 1;
-	due = steer_headroom_due(pool->budget + pool->budget / 16, part, STEER_PARTS,
-				 pool->halved);
-	pool->tokens += due - pool->given;
-	pool->given = due;
+		part = min(div_u64(now - pool->updated, STEER_PART) + 1, part);
+	pool->tokens += steer_headroom_due(pool->budget + pool->budget / 16,
+					   part - pool->given, STEER_PARTS, pool->halved);
+	pool->given = part;
+}
+
+/* The first look is due. Where there is no demand, there will be none. */
+static void steer_pool_check_from(struct steer_pool *pool, u64 now)
+{
+	pool->checked = now;
+	pool->checked_idle_ns = pool->idle_ns;
+	pool->next_check = pool->binding ? now + STEER_CHECK : U64_MAX;
 }
 
 /*
- * In the middle of a period: was hardly anything idle so far? Of CPUs that came or
- * went, the end of the period will tell.
+ * How often to halve the rest of the budget, by what was idle since the last look. Of
+ * CPUs that came or went, the end of the period will tell.
  */
-static bool steer_pool_exhausted(struct steer_pool *pool, u64 now)
+static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 {
+	unsigned int halved = pool->halved;
 	u64 idle, capacity;
 
 	cpumask_and(pool->online, pool->measured, cpu_online_mask);
-	if (!cpumask_equal(pool->online, pool->measured))
-		return false;
-	idle = steer_idle_sum(pool->measured, now) - pool->idle_ns;
-	capacity = (now - pool->updated) * cpumask_weight(pool->measured);
-	return steer_headroom_exhausted(capacity, idle, pool->demand);
+	if (cpumask_equal(pool->online, pool->measured)) {
+		idle = steer_idle_sum(pool->measured, now);
+		capacity = (now - pool->checked) * cpumask_weight(pool->measured);
+		halved = steer_headroom_halvings(halved, capacity, idle - pool->checked_idle_ns,
+						 pool->demand);
+		pool->checked_idle_ns = idle;
+	}
+	pool->checked = now;
+	/* A timer that is late is not so again and again. */
+	pool->next_check = max(pool->next_check + STEER_CHECK, now + STEER_PART / 2);
+	return halved;
 }
 
 /* How many CPUs with waiting queues the tokens are enough for */
@@ -948,7 +966,8 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 {
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
-	bool update = now >= pool->next_update, active = false, exhausted = false, paced;
+	bool update = now >= pool->next_update, active = false, paced;
+	unsigned int halved = pool->halved;
 	struct steer_headroom_update event = { };
 	int slices = STEER_KICK_MOST;
 	struct steer_view view;
@@ -956,9 +975,8 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 
 	if (update) {
 		steer_pool_look(pool, now, &view);
-	} else if (!pool->checked && now >= pool->next_update - STEER_PERIOD / 2) {
-		pool->checked = true;
-		exhausted = steer_pool_exhausted(pool, now);
+	} else if (now >= pool->next_check) {
+		halved = steer_pool_check(pool, now);
 	}
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
@@ -966,13 +984,13 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		active = steer_pool_update(pool, &view, &event);
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
 					now + STEER_PERIOD / 2);
-		pool->checked = !pool->binding;
+		steer_pool_check_from(pool, now);
 		pool->paced = pool->binding ? pool->wanting :
 					      !cpumask_empty(pool->waiting);
 		pool->turns = steer_pool_turns(pool);
 		steer_pool_refill(pool, now);
 	} else if (pool->binding) {
-		pool->halved |= exhausted;
+		pool->halved = halved;
 		steer_pool_refill(pool, now);
 	}
 	if (pool->binding)

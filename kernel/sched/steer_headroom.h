@@ -98,8 +98,10 @@ struct steer_arena {
  * @next_cpu: where to go on with those that wait; timer only
  * @turns: CPUs that may still be let have a grant from @floor; timer only
  * @next_update: end of the period; timer only
- * @checked: its middle is over, or does not matter; timer only
- * @idle_ns: sum of the idle clocks of @measured when it began; timer only
+ * @next_check: when to look whether idle time is exhausted; timer only
+ * @checked: when that was done last, or the period began; timer only
+ * @checked_idle_ns: sum of the idle clocks of @measured then; timer only
+ * @idle_ns: the same, when the period began; timer only
  * @measured: the CPUs of that sum
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only
@@ -115,8 +117,8 @@ struct steer_arena {
  * @level: see steer_headroom_level()
  * @trim: see steer_headroom_budget()
  * @tokens: runtime that can be given now
- * @given: how much of the budget went into @tokens
- * @halved: the rest of the budget was halved in the middle of the period
+ * @given: how many parts of the budget went into @tokens
+ * @halved: see steer_headroom_halvings()
  * @floor: runtime that can be given to those that wait and had none
  * @shares: of the period so far
  * @updated: when it began
@@ -134,7 +136,9 @@ struct steer_pool {
 	int			next_cpu;
 	int			turns;
 	u64			next_update;
-	bool			checked;
+	u64			next_check;
+	u64			checked;
+	u64			checked_idle_ns;
 	u64			idle_ns;
 	cpumask_var_t		measured;
 	cpumask_var_t		online;
@@ -152,8 +156,8 @@ struct steer_pool {
 	u64			level;
 	s64			trim;
 	s64			tokens;
-	u64			given;
-	bool			halved;
+	unsigned int		given;
+	unsigned int		halved;
 	s64			floor;
 	struct steer_shares	shares;
 	u64			updated;

@@ -227,21 +227,38 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
 }
 
 /**
- * steer_headroom_due - what of the budget may have been given by now
+ * steer_headroom_halvings - how often is the rest of the budget halved?
+ * @before: how often it was
+ * @capacity: all CPU time since the last time that this was asked
+ * @idle: what of it was idle
+ * @demand: idle share that is asked for, in hundredths of a percent
+ *
+ * A period is long for those who wait for a CPU. And what is noise is over soon.
+ *
+ * Return: once more where idle time is exhausted, once less where all of the demand
+ * is idle.
+ */
+static inline unsigned int steer_headroom_halvings(unsigned int before, u64 capacity,
+						   u64 idle, unsigned int demand)
+{
+	if (steer_headroom_exhausted(capacity, idle, demand))
+		return before + 1;
+	return before - (before && idle >= steer_headroom_part(capacity, demand));
+}
+
+/**
+ * steer_headroom_due - what of the budget comes due with some of its parts
  * @all: the budget
- * @part: how many of its parts have begun, from 1 on
- * @parts: how many there are
- * @halved: from the middle of the period on, parts are half as large
+ * @due: how many of its parts begin
+ * @parts: how many there are in all
+ * @halved: how often it was halved
  *
  * Return: CPU time.
  */
-static inline u64 steer_headroom_due(u64 all, unsigned int part, unsigned int parts,
-				     bool halved)
+static inline u64 steer_headroom_due(u64 all, unsigned int due, unsigned int parts,
+				     unsigned int halved)
 {
-	part = min(part, parts);
-	if (halved && part > parts / 2)
-		return div_u64(all * (part + parts / 2), 2 * parts);
-	return div_u64(all * part, parts);
+	return div_u64(all * due, parts) >> min(halved, 63U);
 }
 
 /**

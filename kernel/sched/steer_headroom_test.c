@@ -261,16 +261,28 @@ static void exhausted_test(struct kunit *test)
 	KUNIT_EXPECT_GE(test, machine.idle, 5 * PERCENT);
 }
 
-/* Parts of the budget: all alike, or half as large from the middle on */
+/* Parts of the budget, of which less is given where it was halved */
 static void due_test(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 1, 20, false), MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 20, 20, false), 20 * MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 30, 20, false), 20 * MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 10, 20, true), 10 * MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 11, 20, true), 10 * MS + MS / 2);
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 20, 20, true), 15 * MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 99, 20, true), 15 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 0, 20, 0), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 1, 20, 0), MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 20, 20, 0), 20 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 10, 20, 1), 5 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 20, 20, 2), 5 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_due(20 * MS, 1, 20, 1000), 0);
+}
+
+/* Halved while hardly anything is idle, and given back step by step when enough is */
+static void halvings_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 0, 2000), 1);
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 4 * MS - 1, 2000), 4);
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 4 * MS, 2000), 3);
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 16 * MS - 1, 2000), 3);
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 16 * MS, 2000), 2);
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 80 * MS, 2000), 0);
+	/* Without a demand there is nothing to lack. */
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 0, 0), 0);
 }
 
 /* Many pools on the same CPUs neither swing nor take too much together. */
@@ -499,6 +511,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(step_test),
 	KUNIT_CASE(exhausted_test),
 	KUNIT_CASE(due_test),
+	KUNIT_CASE(halvings_test),
 	KUNIT_CASE(rivals_test),
 	KUNIT_CASE(noise_test),
 	KUNIT_CASE(strangers_test),

@@ -143,7 +143,7 @@ struct steer_queue {
  * @rivals: sets of groups that share what is left on these CPUs
  * @wanting: this one did
  * @starved: the budget came to its end before the caps did
- * @halved: the rest of it was halved in the middle of the period
+ * @halved: how often the rest of it was halved, at the end of the period
  * @elapsed: length of the period [ns]
  * @used: runtime given out [ns], as if the period had been of the right length
  * @active_weight: weight of the groups that used something
@@ -161,7 +161,7 @@ struct steer_headroom_update {
 	u32	rivals;
 	bool	wanting;
 	bool	starved;
-	bool	halved;
+	u8	halved;
 	u64	elapsed;
 	u64	used;
 	u64	active_weight;
