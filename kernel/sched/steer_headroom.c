@@ -273,13 +273,14 @@ static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *p
 
 	if (hr->epoch == pool->epoch)
 		return;
-	cap = steer_headroom_cap(pool->level, weight);
+	cap = steer_headroom_cap(pool->whole_level, weight);
 	hr->carried = !hr->epoch ? 0 :
 		steer_headroom_carry(hr->carried, cap, hr->used,
 				     pool->epoch - hr->epoch, STEER_GRANT_LEAST);
-	hr->debt = !hr->epoch ? 0 :
-		steer_headroom_debt(hr->debt, hr->cap, hr->used, pool->epoch - hr->epoch);
-	hr->cap = pool->binding ? cap : S64_MAX;
+	hr->debt = !hr->epoch || !hr->bound ? 0 :
+		steer_headroom_debt(hr->debt, steer_headroom_cap(pool->last_level, weight),
+				    hr->used, pool->epoch - hr->epoch, cap);
+	hr->bound = pool->binding;
 	hr->epoch = pool->epoch;
 	hr->used = 0;
 	hr->capped = false;
@@ -295,7 +296,19 @@ static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *po
 
 	hr->used += amount;
 	pool->shares.used += amount;
+	if (hr->capped)
+		pool->shares.capped_used += amount;
 	pool->tokens -= amount;
+}
+
+/* What a group may still use; without pool->lock only a guess. */
+static s64 steer_headroom_room(struct steer_headroom *hr, struct steer_pool *pool)
+{
+	s64 room = steer_headroom_cap(READ_ONCE(pool->level), steer_headroom_weight(hr->tg));
+
+	if (room == S64_MAX)
+		return room;
+	return room + READ_ONCE(hr->carried) - READ_ONCE(hr->debt) - READ_ONCE(hr->used);
 }
 
 /* Did a queue not get on in all of the last period? It may be new here, too. */
@@ -312,15 +325,10 @@ static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 			    struct steer_pool *pool, u64 want)
 {
-	s64 least = min(want, STEER_GRANT_LEAST);
-	u64 weight = steer_headroom_weight(hr->tg);
-	s64 room, grant;
+	s64 least = min(want, STEER_GRANT_LEAST), room = steer_headroom_room(hr, pool), grant;
 
 	lockdep_assert_held(&pool->lock);
 
-	room = steer_headroom_cap(pool->level, weight);
-	if (room != S64_MAX)
-		room += hr->carried - hr->debt - hr->used;
 	if (!pool->binding || (room >= least && pool->tokens >= least)) {
 		grant = pool->binding ? min3((s64)want, room, pool->tokens) : want;
 		steer_headroom_give(hr, pool, grant);
@@ -343,7 +351,7 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 		pool->shares.starved = true;
 	} else if (!hr->capped) {
 		hr->capped = true;
-		pool->shares.capped_weight += weight;
+		pool->shares.capped_weight += steer_headroom_weight(hr->tg);
 		pool->shares.capped_used += hr->used;
 	}
 	hr->capped_periods += !hr->denied;
@@ -595,6 +603,7 @@ static bool steer_queue_capped(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 
 	return READ_ONCE(pool->binding) && READ_ONCE(hr->capped) &&
 	       READ_ONCE(hr->epoch) == READ_ONCE(pool->epoch) &&
+	       steer_headroom_room(hr, pool) < (s64)STEER_GRANT_LEAST &&
 	       (READ_ONCE(pool->floor) <= 0 || !steer_queue_starves(cfs_rq, pool));
 }
 
@@ -834,13 +843,15 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 
 	pool->updated = view->now;
 	pool->demand = m.demand;
+	pool->last_level = pool->level;
 	/* Of CPUs that came or went nothing is known yet. The old budget will do. */
 	if (view->same && pool->epoch) {
 		pool->idle = steer_headroom_percent(m.idle, m.capacity);
 		pool->budget = steer_headroom_budget(&m, &pool->trim);
-		pool->level = steer_headroom_level(pool->budget, shares);
+		pool->whole_level = steer_headroom_level(pool->budget, shares);
 		pool->lacking = lacks ? pool->lacking + 1 : 0;
 	}
+	pool->level = pool->whole_level;
 	was_binding = pool->binding;
 	pool->binding = m.demand && pool->idle >= 0 && m.capacity;
 
@@ -870,6 +881,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	 */
 	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
 	pool->given = 0;
+	pool->parts_given = 0;
 	pool->halved = 0;
 	return pool->wanting && pool->binding && (!lacks || (s64)pool->budget > floor);
 }
@@ -882,14 +894,19 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 static void steer_pool_refill(struct steer_pool *pool, u64 now)
 {
 	unsigned int part = STEER_PARTS;
+	u64 all = pool->budget + pool->budget / 16, due;
 
 	lockdep_assert_held(&pool->lock);
 
 	if (pool->paced)
 		part = min(div_u64(now - pool->updated, STEER_PART) + 1, part);
-	pool->tokens += steer_headroom_due(pool->budget + pool->budget / 16,
-					   part - pool->given, STEER_PARTS, pool->halved);
-	pool->given = part;
+	due = steer_headroom_due(all, part - pool->parts_given, STEER_PARTS, pool->halved);
+	pool->tokens += due;
+	pool->given += due;
+	pool->parts_given = part;
+
+	due = steer_headroom_due(all, STEER_PARTS - part, STEER_PARTS, pool->halved);
+	pool->level = steer_headroom_lowered(pool->whole_level, all, pool->given + due);
 }
 
 /* The first look is due. Where there is no demand, there will be none. */
@@ -973,11 +990,10 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	struct steer_view view;
 	unsigned long flags;
 
-	if (update) {
+	if (update)
 		steer_pool_look(pool, now, &view);
-	} else if (now >= pool->next_check) {
+	else if (now >= pool->next_check)
 		halved = steer_pool_check(pool, now);
-	}
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	if (update) {
@@ -1062,7 +1078,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	pool->request = request;
 	cpumask_copy(pool->cpus, cpus);
 	pool->idle = -1;
-	pool->level = STEER_LEVEL_NONE;
+	pool->whole_level = STEER_LEVEL_NONE;
 	raw_spin_lock_init(&pool->lock);
 	list_add_tail(&pool->link, &arena->pools);
 

@@ -33,8 +33,8 @@ struct seq_file;
  * @epoch: the pool's period that the following are about; under cfs_b->lock
  * @used: runtime given
  * @carried: runtime saved up, see steer_headroom_carry()
- * @cap: what it may use in that period
  * @debt: what it had beyond its cap before, see steer_headroom_debt()
+ * @bound: there was a limit to what it could use
  * @capped: it reached its cap
  * @denied: it was denied runtime, for whatever reason
  * @periods: periods in which it ran while a demand was in force
@@ -51,8 +51,8 @@ struct steer_headroom {
 	u64			epoch;
 	s64			used;
 	s64			carried;
-	s64			cap;
 	s64			debt;
+	bool			bound;
 	bool			capped;
 	bool			denied;
 	u64			periods;
@@ -114,10 +114,13 @@ struct steer_arena {
  * @demand: idle share that is asked for, in hundredths of a percent
  * @idle: idle share that was measured, likewise; -1 for none yet
  * @budget: for the period
- * @level: see steer_headroom_level()
+ * @level: see steer_headroom_level(); of what the budget is now
+ * @whole_level: of all of it
+ * @last_level: @level as the last period ended
  * @trim: see steer_headroom_budget()
  * @tokens: runtime that can be given now
- * @given: how many parts of the budget went into @tokens
+ * @given: what of the budget went into @tokens
+ * @parts_given: how many parts of it those are
  * @halved: see steer_headroom_halvings()
  * @floor: runtime that can be given to those that wait and had none
  * @shares: of the period so far
@@ -154,9 +157,12 @@ struct steer_pool {
 	int			idle;
 	u64			budget;
 	u64			level;
+	u64			whole_level;
+	u64			last_level;
 	s64			trim;
 	s64			tokens;
-	unsigned int		given;
+	u64			given;
+	unsigned int		parts_given;
 	unsigned int		halved;
 	s64			floor;
 	struct steer_shares	shares;

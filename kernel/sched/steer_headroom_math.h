@@ -304,6 +304,24 @@ static inline u64 steer_headroom_level(u64 budget, const struct steer_shares *s)
 }
 
 /**
+ * steer_headroom_lowered - a level for less than the whole budget
+ * @level: for the whole of it
+ * @budget: the whole of it
+ * @expected: what of it will have been given at the end of the period
+ *
+ * If what is lacking were lacking for those who come last, a part of a budget would
+ * be shared by turns and not by weight.
+ *
+ * Return: the level at which the groups together use @expected.
+ */
+static inline u64 steer_headroom_lowered(u64 level, u64 budget, u64 expected)
+{
+	if (level == STEER_LEVEL_NONE || expected >= budget)
+		return level;
+	return mul_u64_u64_div_u64(level, expected, budget);
+}
+
+/**
  * steer_headroom_cap - what a group may use in a period
  * @level: of its pool
  * @weight: of the group
@@ -343,20 +361,22 @@ static inline s64 steer_headroom_carry(s64 carried, s64 cap, s64 used, u64 perio
 /**
  * steer_headroom_debt - what a group has to give back
  * @debt: what it had to, in its last period
- * @cap: of the group, in that period; S64_MAX for no limit
+ * @cap: of the group, at the end of that period; S64_MAX for no limit
  * @used: by it, in that period
  * @periods: how long ago that period began, in periods
+ * @next: its cap in the period that begins
  *
- * The floor does not ask for caps. What it gives to a group beyond its cap is taken
- * off the next one, as far as that goes: nobody is in debt for longer.
+ * The floor does not ask for caps, which may have fallen since, too. What a group
+ * had beyond its cap is taken off the next one, as far as that goes: nobody is in
+ * debt for longer.
  *
- * Return: what is left of the debt, between 0 and @cap.
+ * Return: what is left of the debt, between 0 and @next.
  */
-static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods)
+static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods, s64 next)
 {
 	if (cap == S64_MAX || periods > 1)
 		return 0;
-	return clamp(debt + used - cap, 0LL, cap);
+	return clamp(debt + used - cap, 0LL, next);
 }
 
 /**

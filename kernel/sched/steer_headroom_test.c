@@ -285,6 +285,17 @@ static void halvings_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 0, 0), 0);
 }
 
+/* Groups share what is left of a budget as they would have shared all of it. */
+static void lowered_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_lowered(6000, 20 * MS, 20 * MS), 6000);
+	KUNIT_EXPECT_EQ(test, steer_headroom_lowered(6000, 20 * MS, 30 * MS), 6000);
+	KUNIT_EXPECT_EQ(test, steer_headroom_lowered(6000, 20 * MS, 15 * MS), 4500);
+	KUNIT_EXPECT_EQ(test, steer_headroom_lowered(6000, 20 * MS, 0), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_lowered(STEER_LEVEL_NONE, 20 * MS, 0),
+			STEER_LEVEL_NONE);
+}
+
 /* Many pools on the same CPUs neither swing nor take too much together. */
 static void rivals_test(struct kunit *test)
 {
@@ -359,15 +370,18 @@ static void carry_test(struct kunit *test)
 /* What was had beyond the cap is given back, in the next period only. */
 static void debt_test(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, 4 * MS, 3 * MS, 1), 0LL);
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, 4 * MS, 5 * MS, 1), (s64)MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 4 * MS, 1), (s64)MS);
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 3 * MS, 1), 0LL);
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 100 * MS, 1), (s64)(4 * MS));
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 100 * MS, 2), 0LL);
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, S64_MAX, 100 * MS, 1), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, 4 * MS, 3 * MS, 1, 4 * MS), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, 4 * MS, 5 * MS, 1, 4 * MS), (s64)MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 4 * MS, 1, 4 * MS), (s64)MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 3 * MS, 1, 4 * MS), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 100 * MS, 1, 4 * MS), (s64)(4 * MS));
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 4 * MS, 100 * MS, 2, 4 * MS), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, S64_MAX, 100 * MS, 1, 4 * MS), 0LL);
+	/* a cap that fell after that, and one that is smaller now */
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, MS, 4 * MS, 1, 4 * MS), (s64)(3 * MS));
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(0, MS, 4 * MS, 1, 2 * MS), (s64)(2 * MS));
 	/* what came back may be more than what was given */
-	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 0, -(s64)MS, 1), 0LL);
+	KUNIT_EXPECT_EQ(test, steer_headroom_debt(MS, 0, -(s64)MS, 1, 4 * MS), 0LL);
 }
 
 /* Four slices of real time, whatever those on the queue weigh. */
@@ -512,6 +526,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(exhausted_test),
 	KUNIT_CASE(due_test),
 	KUNIT_CASE(halvings_test),
+	KUNIT_CASE(lowered_test),
 	KUNIT_CASE(rivals_test),
 	KUNIT_CASE(noise_test),
 	KUNIT_CASE(strangers_test),
