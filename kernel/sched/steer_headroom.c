@@ -110,9 +110,11 @@
  * the CPUs, debt forgiven. Who waits gets it, and CPUs take turns: in each period no
  * more of them are interrupted for it than it is enough for. If who asks first had
  * it, that would be the same ones every time, since a CPU that has something else to
- * do is slower to ask than one that is idle. Thus no group stands still, nobody can
- * hold a lock for ever, and whoever is killed comes to its end: with one queue on each
- * CPU after a few periods, with more of them after as many times that.
+ * do is slower to ask than one that is idle. And where it has to wait for that, it may
+ * not run in this period: so every other turn is for one that is idle. Thus no group
+ * stands still, nobody can hold a lock for ever, and whoever is killed comes to its
+ * end: with one queue on each CPU within a second, with more of them after as many
+ * times that.
  *
  * Who runs first
  * --------------
@@ -954,6 +956,21 @@ static int steer_pool_turns(struct steer_pool *pool)
 	return pool->floor > 0 ? DIV_ROUND_UP_ULL(pool->floor, STEER_FLOOR_COST) : 0;
 }
 
+/* One that is idle, where a queue runs as soon as it may. */
+static bool steer_pool_kick_idle(struct steer_pool *pool)
+{
+	int cpu;
+
+	for_each_cpu_wrap(cpu, pool->waiting, pool->next_idle) {
+		if (idle_cpu(cpu)) {
+			steer_kick(cpu);
+			pool->next_idle = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
+			return true;
+		}
+	}
+	return false;
+}
+
 /*
  * Interrupt so many CPUs with waiting queues, and as many more as have a turn at the
  * floor, and go on behind them next time. When all had their turn, the one that was
@@ -963,12 +980,13 @@ static void steer_pool_kick(struct steer_pool *pool, int slices)
 {
 	int cpu, start = pool->next_cpu, first = nr_cpu_ids;
 
+	for (; pool->turns > 0 && !cpumask_empty(pool->waiting); pool->turns--) {
+		pool->turn_idle = !pool->turn_idle;
+		if (!pool->turn_idle || !steer_pool_kick_idle(pool))
+			slices++;
+	}
 	for_each_cpu_wrap(cpu, pool->waiting, start) {
-		if (slices > 0) {
-			slices--;
-		} else if (pool->turns > 0) {
-			pool->turns--;
-		} else {
+		if (!slices--) {
 			pool->next_cpu = cpu;
 			return;
 		}

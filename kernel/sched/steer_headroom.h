@@ -97,6 +97,8 @@ struct steer_arena {
  * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
  * @turns: CPUs that may still be let have a grant from @floor; timer only
+ * @turn_idle: the last of them was for one that is idle; timer only
+ * @next_idle: as @next_cpu, among those; timer only
  * @next_update: end of the period; timer only
  * @next_check: when to look whether idle time is exhausted; timer only
  * @checked: when that was done last, or the period began; timer only
@@ -138,6 +140,8 @@ struct steer_pool {
 	struct steer_line __percpu *lines;
 	int			next_cpu;
 	int			turns;
+	bool			turn_idle;
+	int			next_idle;
 	u64			next_update;
 	u64			next_check;
 	u64			checked;

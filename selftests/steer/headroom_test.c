@@ -550,8 +550,8 @@ static void times_run(const struct hogs *h, int seconds, int *times)
 }
 
 /*
- * They take turns at it: a CPU that has something else to do is slower to ask than
- * others, and has as much.
+ * They take turns at it. Every other turn is for a CPU that is idle, but one that has
+ * something else to do, and is slower to ask, is not left out.
  */
 TEST_F_TIMEOUT(headroom, turns, 300)
 {
@@ -573,7 +573,7 @@ TEST_F_TIMEOUT(headroom, turns, 300)
 	TH_LOG("each had between %d and %d turns, beside a busy loop %d", least, most,
 	       times[self->hogs.nr - 1]);
 	EXPECT_LT(0, least);
-	EXPECT_GE(3 * least, most);
+	EXPECT_GE(6 * least, most);
 }
 
 /* A loop of side on the first CPU, the caller on the second, and main has a headroom. */
