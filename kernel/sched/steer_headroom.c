@@ -78,6 +78,9 @@
  *
  *	level = (B - use of those below their cap) / weight of those at it.
  *
+ * Where the rest of a budget is halved, the level falls with it: tokens that come to
+ * their end would be shared by turns and not by weight.
+ *
  * Where there are many groups, the share of each may be too small to be worth a
  * grant. It is saved up until it is not. And since a small group gets more than its
  * share where each of its queues has to get on (see below), what it had beyond its
@@ -279,10 +282,9 @@ static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *p
 	hr->carried = !hr->epoch ? 0 :
 		steer_headroom_carry(hr->carried, cap, hr->used,
 				     pool->epoch - hr->epoch, STEER_GRANT_LEAST);
-	hr->debt = !hr->epoch || !hr->bound ? 0 :
+	hr->debt = !hr->epoch ? 0 :
 		steer_headroom_debt(hr->debt, steer_headroom_cap(pool->last_level, weight),
 				    hr->used, pool->epoch - hr->epoch, cap);
-	hr->bound = pool->binding;
 	hr->epoch = pool->epoch;
 	hr->used = 0;
 	hr->capped = false;
@@ -845,7 +847,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 
 	pool->updated = view->now;
 	pool->demand = m.demand;
-	pool->last_level = pool->level;
+	pool->last_level = pool->binding ? pool->level : STEER_LEVEL_NONE;
 	/* Of CPUs that came or went nothing is known yet. The old budget will do. */
 	if (view->same && pool->epoch) {
 		pool->idle = steer_headroom_percent(m.idle, m.capacity);
@@ -973,8 +975,9 @@ static bool steer_pool_kick_idle(struct steer_pool *pool)
 
 /*
  * Interrupt so many CPUs with waiting queues, and as many more as have a turn at the
- * floor, and go on behind them next time. When all had their turn, the one that was
- * first is the last next time: what there is may not be enough for all.
+ * floor, every other of them idle, and go on behind them next time. When all had their
+ * turn, the one that was first is the last next time: what there is may not be enough
+ * for all.
  */
 static void steer_pool_kick(struct steer_pool *pool, int slices)
 {

@@ -34,7 +34,6 @@ struct seq_file;
  * @used: runtime given
  * @carried: runtime saved up, see steer_headroom_carry()
  * @debt: what it had beyond its cap before, see steer_headroom_debt()
- * @bound: there was a limit to what it could use
  * @capped: it reached its cap
  * @denied: it was denied runtime, for whatever reason
  * @periods: periods in which it ran while a demand was in force
@@ -52,7 +51,6 @@ struct steer_headroom {
 	s64			used;
 	s64			carried;
 	s64			debt;
-	bool			bound;
 	bool			capped;
 	bool			denied;
 	u64			periods;
@@ -118,7 +116,7 @@ struct steer_arena {
  * @budget: for the period
  * @level: see steer_headroom_level(); of what the budget is now
  * @whole_level: of all of it
- * @last_level: @level as the last period ended
+ * @last_level: @level as the last period ended, if a demand was in force
  * @trim: see steer_headroom_budget()
  * @tokens: runtime that can be given now
  * @given: what of the budget went into @tokens
