@@ -427,16 +427,24 @@ static int hold(FIXTURE_DATA(headroom) *self, const char *cg, const char *percen
 	return ret ?: hogs_run(&self->hogs);
 }
 
+/* Has a loop run since @loops of it were seen? Remember what is seen now. */
+static bool has_run(const struct hog *hog, unsigned long *loops)
+{
+	unsigned long before = *loops;
+
+	*loops = __atomic_load_n(&hog->loops, __ATOMIC_SEQ_CST);
+	return *loops != before;
+}
+
 /* Each of the loops has run again. */
 static bool all_run(struct hogs *h)
 {
-	unsigned long before[STEER_MAX_CPUS];
+	unsigned long loops[STEER_MAX_CPUS] = {};
 
 	for (int i = 0; i < h->nr; i++)
-		before[i] = __atomic_load_n(&h->hog[i].loops, __ATOMIC_SEQ_CST);
+		has_run(&h->hog[i], &loops[i]);
 	for (int i = 0; i < h->nr; i++)
-		if (!WAIT_FOR(__atomic_load_n(&h->hog[i].loops, __ATOMIC_SEQ_CST) !=
-			      before[i]))
+		if (!WAIT_FOR(has_run(&h->hog[i], &loops[i])))
 			return false;
 	return true;
 }
@@ -534,18 +542,17 @@ TEST_F_TIMEOUT(headroom, floor, 300)
 /* How often each loop was seen to have run again, in @seconds */
 static void times_run(const struct hogs *h, int seconds, int *times)
 {
-	unsigned long now, before[STEER_MAX_CPUS] = {};
+	unsigned long loops[STEER_MAX_CPUS] = {};
 	time_t end = time(NULL) + seconds;
 
-	for (int i = 0; i < h->nr; i++)
-		times[i] = -1;
+	for (int i = 0; i < h->nr; i++) {
+		has_run(&h->hog[i], &loops[i]);
+		times[i] = 0;
+	}
 	do {
-		for (int i = 0; i < h->nr; i++) {
-			now = __atomic_load_n(&h->hog[i].loops, __ATOMIC_SEQ_CST);
-			times[i] += now != before[i] || times[i] < 0;
-			before[i] = now;
-		}
 		usleep(2000);
+		for (int i = 0; i < h->nr; i++)
+			times[i] += has_run(&h->hog[i], &loops[i]);
 	} while (time(NULL) < end);
 }
 
