@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import secrets
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 import initramfs  # noqa: E402
 import kbuild  # noqa: E402
 import ktap  # noqa: E402
-from common import ARCHES, ROOT, Fail, Progress, Target, host_arch, run_main  # noqa: E402
+from common import ARCHES, ROOT, Fail, Progress, Target, capture, host_arch, run_main  # noqa: E402
 from topology import TOPOLOGIES  # noqa: E402
 
 # Generous, because an emulated machine with more CPUs than the host stands still now and then; but never off.
@@ -67,6 +68,15 @@ def accelerator(arch: str) -> str:
     return "kvm" if arch == host_arch() and able and os.access("/dev/kvm", os.W_OK) else "tcg"
 
 
+@functools.cache
+def host_tsc_khz() -> int:
+    """How fast the emulated time stamp counter counts, which is the host's; see vm/host_tsc.c."""
+    host = Target(arch=host_arch())
+    program = host.build / host.arch / "host_tsc"
+    initramfs.compile_static(host, [ROOT / "vm/host_tsc.c"], program)
+    return int(capture([program]))
+
+
 def qemu_command(machine: Machine, accel: str) -> list[str]:
     qemu = {"x86_64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}[machine.arch]
     if not shutil.which(qemu):
@@ -88,6 +98,8 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
               f"steer.mode={machine.mode}", f"steer.result={result}", f"steer.scale={machine.scale}"]
     if machine.arch == "x86_64" and accel == "tcg":
         append.append(X86_EMULATED)
+        if host_arch() == "x86_64":
+            append.append(f"tsc_early_khz={host_tsc_khz()}")
     if machine.only:
         append.append(f"steer.only={machine.only}")
     return [qemu, *model, "-accel", "tcg,thread=multi" if accel == "tcg" else "kvm",
