@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Look again at selftests that judge where tasks ran, when they failed, and past a known bug of the kernel.
+"""Look again at selftests that judge where tasks ran, when they failed, and past known bugs of the kernel and of QEMU.
 
 An emulated machine has more CPUs than its host, which stand still in turn and for longer the more the host has to do.
 Where tasks go depends on what is idle at that moment, so a test of it can fail for reasons that are not in the kernel.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from emulator import LOST
 from ktap import FAILED, Test
 
 # The programs that judge by placement or by shares of CPU time. A kernel complaint, a hang of the machine or a failure
@@ -31,13 +32,16 @@ def look_again(tests: list[Test], repeat: Callable[[str], Iterable[Test]], repea
                say: Callable[[str], None] = print) -> list[Test]:
     """The tests, with those of a statistical program that failed replaced by the ones of its repetition.
 
-    After a known warning, which ends the machine, everything is repeated.
+    After a known warning, which ends the machine, everything is repeated; so it is where QEMU was seen to be at fault.
     """
     failed = [test for test in tests if test.status == FAILED]
     known = [test.detail for test in failed if test.name == "console: WARNING"
              and any(f" {function}+" in test.detail for function in KNOWN_WARNINGS)]
     if known:
         say(f"  a known bug of the kernel, so everything once more: {known[0]}")
+        return repeat_all()
+    if lost := [test for test in failed if test.name == "machine: end" and LOST in test.detail]:
+        say(f"  a known bug of the emulator, so everything once more: {lost[0].detail}")
         return repeat_all()
     programs = list(dict.fromkeys(map(program_of, failed)))
     if not programs or not set(programs) <= set(STATISTICAL):

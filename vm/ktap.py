@@ -17,6 +17,8 @@ KSFT_SKIP = 4  # the exit status of a kselftest that was skipped as a whole
 # Comments of a test that say nothing about why it failed
 ROUTINE = re.compile(r"\s*(RUN|OK|FAIL|figure:)\s|.*: Test (failed|terminated)\b")
 REASON_LINES, REASON_LENGTH = 4, 600
+# How much of a complaint of the kernel is shown
+STACKS, STACK_FRAMES = 24, 16
 
 # What the kernel prints when something is wrong.
 COMPLAINTS = re.compile(
@@ -56,9 +58,11 @@ def remarks(tests: list[Test]) -> list[str]:
 
 
 def reason(comments: Iterable[str]) -> str:
-    """Why a test failed, by the comments in front of its result; the first ones, for the others are its log."""
+    """Why a test failed, by the comments in front of its result: from the first expectation that was not met; without
+    one the first comments, for the others are its log."""
     told = [text.strip() for text in comments if text.strip() and not ROUTINE.match(text)]
-    return " | ".join(told[:REASON_LINES])[:REASON_LENGTH]
+    first = next((number for number, text in enumerate(told) if ":Expected " in text), 0)
+    return " | ".join(told[first:first + REASON_LINES])[:REASON_LENGTH]
 
 
 @dataclass
@@ -198,6 +202,30 @@ def complaints(console: str) -> list[Test]:
         if match := COMPLAINTS.search(line):
             found.setdefault(match[0], line.strip())
     return [Test(f"console: {kind.strip(':')}", FAILED, line) for kind, line in found.items()]
+
+
+def stacks(console: str) -> list[str]:
+    """From the first complaint on, what ran and waited where: a line for each backtrace, the innermost function first."""
+    found: list[str] = []
+    frames: list[str] = []
+    begun = False
+    for line in console.replace("\r", "").split("\n"):
+        begun = begun or bool(COMPLAINTS.search(line))
+        if not begun:
+            continue
+        if match := re.match(r"CPU: (\d+) .*\bComm: (\S+)|task:(\S+) +state:(\S+)", line):
+            # Who sleeps, does so by right.
+            frames = ([f"CPU {match[1]}, {match[2]}:"] if match[1] else
+                      [f"{match[3]} ({match[4]}):"] if match[4] in "RD" else [])
+            found.append("")
+        elif match := re.match(r"(?:RIP: 0010:| ?pc : | )([\w.]+)\+0x", line):
+            if not frames or len(frames) > STACK_FRAMES:
+                continue
+            if frames[-1] != match[1]:
+                frames.append(match[1])
+        if frames:
+            found[-1] = " ".join(frames)
+    return list(dict.fromkeys(stack for stack in found if stack and not stack.endswith(":")))[:STACKS]
 
 
 def mask_to_cpus(mask: str) -> frozenset[int]:

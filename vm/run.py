@@ -25,6 +25,7 @@ from typing import IO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
+import emulator  # noqa: E402
 import initramfs  # noqa: E402
 import kbuild  # noqa: E402
 import ktap  # noqa: E402
@@ -38,6 +39,8 @@ COMMAND_LINE = ("panic_on_warn=1 oops=panic panic=-1 watchdog_thresh=60 hung_tas
 # An emulated TSC is a clock, whatever the watchdog sees of other clocks. And the timer interrupt is not looked at: the
 # kernel counts ticks during some millions of cycles, and panics if a busy host let none through.
 X86_EMULATED = "tsc=reliable no_timer_check"
+# Seconds in which the kernel has printed who stalls.
+STALL_REPORT = 5
 
 
 @dataclass
@@ -111,6 +114,26 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
             "-append", " ".join([*append, machine.append]).strip()]
 
 
+class Stall:
+    """Looks for the kernel's complaint that RCU does not go on: a machine that has printed it is of no use any more."""
+
+    SAID = re.compile(r"rcu: INFO: .*\bstall")
+
+    def __init__(self, console: Path):
+        self.console, self.offset, self.rest = console, 0, ""
+
+    def seen(self) -> bool:
+        if not self.console.exists():
+            return False
+        with self.console.open("rb") as stream:
+            stream.seek(self.offset)
+            data = stream.read()
+        self.offset += len(data)
+        said = self.rest + data.decode(errors="replace")
+        self.rest = said.rpartition("\n")[2]
+        return bool(self.SAID.search(said))
+
+
 class Follow:
     """Shows what the result channel says, as it comes."""
 
@@ -162,10 +185,13 @@ def run(machine: Machine) -> tuple[str, str]:
     interactive = machine.mode == "shell" and sys.stdin.isatty()
     follow = None if machine.mode != "check" else Follow(machine.out / "result.log", machine.topology)
     deadline = time.monotonic() + machine.timeout
+    monitor = emulator.Monitor()
+    stall = Stall(machine.out / "console.log")
     filtered = machine.mode == "demo" and not sys.stdout.isatty()
     # pylint: disable-next=consider-using-with
-    process = subprocess.Popen(command, stdin=None if interactive else subprocess.DEVNULL,
-                               stdout=subprocess.PIPE if filtered else None)
+    process = subprocess.Popen([*command, *monitor.arguments()], stdin=None if interactive else subprocess.DEVNULL,
+                               stdout=subprocess.PIPE if filtered else None, pass_fds=[monitor.theirs.fileno()])
+    monitor.started()
     if filtered:
         reader = threading.Thread(target=print_finished_lines, args=(process.stdout,))
         reader.start()
@@ -174,11 +200,20 @@ def run(machine: Machine) -> tuple[str, str]:
             time.sleep(0.1)
             if follow:
                 follow.update()
-            if machine.mode != "shell" and time.monotonic() > deadline:
-                process.kill()
-                process.wait()
-                return nonce, f"not finished after {machine.timeout} s, killed"
+            if machine.mode == "shell":
+                continue
+            stalled = stall.seen()
+            if not stalled and time.monotonic() < deadline:
+                continue
+            time.sleep(STALL_REPORT if stalled else 0)
+            lost = (emulator.lost_interrupts(monitor.ask, topology.cpus)
+                    if machine.arch == "x86_64" and accel == "tcg" else [])
+            process.kill()
+            process.wait()
+            problem = "a stall, killed" if stalled else f"not finished after {machine.timeout} s, killed"
+            return nonce, f"{problem}; {emulator.LOST}: {'; '.join(lost)}" if lost else problem
     finally:
+        monitor.close()
         if process.poll() is None:
             process.kill()
             process.wait()
@@ -211,8 +246,10 @@ def check(machine: Machine, present: bool = True) -> list[ktap.Test]:
             raise Fail(f"--only {unknown[0]}: the run-list has {', '.join(expected)}")
         expected = [name for name in expected if name in names]
     nonce, problem = run(machine)
-    return ktap.judge(text(machine.out / "result.log"), nonce, expected, text(machine.out / "console.log"), problem,
-                      llc_sets(machine), present)
+    console = text(machine.out / "console.log")
+    for stack in ktap.stacks(console):
+        print(f"    {stack}", flush=True)
+    return ktap.judge(text(machine.out / "result.log"), nonce, expected, console, problem, llc_sets(machine), present)
 
 
 def demo(machine: Machine) -> None:

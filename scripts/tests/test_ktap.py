@@ -140,6 +140,8 @@ class Ktap(unittest.TestCase):
             "# said too late", "ok 3 c"])
         self.assertEqual([test.detail for test in tests], ["", "x.c:3:b:Expected 1 (1) == b (2)", ""])
         self.assertEqual(ktap.reason(["one", " ", "two", "3", "4", "5"]), "one | two | 3 | 4")
+        self.assertEqual(ktap.reason(["one", "two", "3", "4", "x.c:3:b:Expected 1 (1) == b (2)", "6"]),
+                         "x.c:3:b:Expected 1 (1) == b (2) | 6")
 
     def test_not_ok(self) -> None:
         tests = ktap.parse_ktap("p", ["1..2", "not ok 1 a: b", "ok 2 - c d"])
@@ -175,6 +177,34 @@ class Ktap(unittest.TestCase):
 
     def test_failure_outside_of_subtests(self) -> None:
         self.assertEqual(self.names("1..1", "    1..1", "    ok 1 a", "not ok 1 s"), ["p: s"])
+
+
+class Stacks(unittest.TestCase):
+    CONSOLE = """Command line: rcupdate.rcu_cpu_stall_timeout=120
+CPU: 9 UID: 0 PID: 1 Comm: before Not tainted
+ early+0x1/0x2
+rcu: INFO: rcu_preempt self-detected stall on CPU
+CPU: 3 UID: 0 PID: 168 Comm: churn_test Not tainted 6.12 #1
+RIP: 0010:spin+0x6e/0xa0
+Call Trace:
+ <IRQ>
+ spin+0x6e/0xa0
+ ? guessed+0x1/0x2
+ tick+0xfe/0x230
+RIP: 0033:0x473fd7
+task:init            state:S stack:0     pid:1     tgid:1
+ schedule+0x22/0xa0
+task:rcu_preempt     state:D stack:0     pid:17    tgid:17
+ __schedule+0x3f5/0x1310
+ wait+0x1/0x2
+NMI backtrace for cpu 1 skipped: idling at default_idle+0x13/0x20
+"""
+
+    def test_what_runs_and_waits(self) -> None:
+        self.assertEqual(ktap.stacks(self.CONSOLE), ["CPU 3, churn_test: spin tick", "rcu_preempt (D): __schedule wait"])
+
+    def test_no_complaint_no_stacks(self) -> None:
+        self.assertEqual(ktap.stacks("CPU: 9 UID: 0 PID: 1 Comm: before\n early+0x1/0x2\n"), [])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 import unittest
 
 import context  # noqa: F401
+from emulator import LOST
 from ktap import FAILED, PASSED, Test
 from second_look import look_again
 
@@ -62,6 +63,17 @@ class SecondLook(unittest.TestCase):
         other = Test("console: WARNING", FAILED, "WARNING: CPU: 9 PID: 1 at set_task_cpu+0x41b/0x4d0")
         tests, asked, _ = self.look([other, panic])
         self.assertEqual((tests, asked), ([other, panic], []))
+
+    def test_emulator_at_fault(self) -> None:
+        """Only where QEMU itself shows it, and once."""
+        lost = Test("machine: end", FAILED, f"a stall, killed; {LOST}: CPU 11, vector 0xec")
+        tests, asked, _ = self.look([OTHER, lost], [MACHINE, GOOD])
+        self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]))
+        tests, _, _ = self.look([lost], [lost])
+        self.assertEqual(tests, [lost], "a second time is one too many")
+        stall = Test("machine: end", FAILED, "a stall, killed")
+        tests, asked, _ = self.look([OTHER, stall])
+        self.assertEqual((tests, asked), ([OTHER, stall], []))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""QEMU's faults are told from the kernel's, and nothing else is blamed on it."""
+
+import json
+import socket
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import context  # noqa: F401
+import emulator
+import run
+
+LAPIC = """dumping local APIC state for CPU 11
+
+LVTT\t 0x000200ec active-hi edge                  periodic      Fixed  (vec 236)
+ISR\t {isr}
+IRR\t {irr}
+
+APR 0x00 TPR 0x00 DFR 0x0f LDR 0x00 PPR 0xe0
+"""
+
+
+class FakeQemu(threading.Thread):
+    """Answers as QEMU's monitor does: greeting, events in between, errors."""
+
+    def __init__(self, end: socket.socket):
+        super().__init__(daemon=True)
+        self.end = end
+        self.start()
+
+    def run(self) -> None:
+        self.end.sendall(b'{"QMP": {"version": {}}}\r\n')
+        for line in self.end.makefile():
+            asked = json.loads(line)
+            command = asked["arguments"].get("command-line", "")
+            answer = {"error": {"desc": "no such CPU"}} if command == "info lapic 9" else {"return": f"said {command}"}
+            self.end.sendall(b'{"event": "RTC_CHANGE"}\r\n' + json.dumps(answer).encode() + b"\r\n")
+
+
+class Ask(unittest.TestCase):
+    def test_answers(self) -> None:
+        monitor = emulator.Monitor()
+        FakeQemu(monitor.theirs)
+        self.assertEqual(monitor.ask("info lapic 3"), "said info lapic 3")
+        self.assertEqual(monitor.ask("info lapic 9"), "")
+        self.assertEqual(monitor.ask("info lapic 4"), "said info lapic 4")
+        monitor.close()
+
+    def test_qemu_is_gone(self) -> None:
+        monitor = emulator.Monitor()
+        monitor.started()
+        self.assertEqual(monitor.ask("info lapic 3"), "")
+        monitor.close()
+
+
+class Lost(unittest.TestCase):
+    def lost(self, *looks: str) -> list[str]:
+        """With these answers for CPU 1, one for each look, the last one again and again."""
+        answers = list(looks)
+
+        def ask(line: str) -> str:
+            return "" if line.endswith(" 0") else answers.pop(0) if len(answers) > 1 else answers[0]
+        return emulator.lost_interrupts(ask, 2, pause=0)
+
+    def test_in_service(self) -> None:
+        self.assertEqual(emulator.in_service(LAPIC.format(isr="48(level) 236 ", irr="236 253 ")), {236})
+        self.assertEqual(emulator.in_service(LAPIC.format(isr="(none)", irr="236 ")), frozenset())
+        self.assertEqual(emulator.in_service(""), frozenset())
+
+    def test_lost(self) -> None:
+        stuck = LAPIC.format(isr="236 ", irr="236 ")
+        self.assertEqual(self.lost(stuck), ["CPU 1, vector 0xec"])
+
+    def test_busy_is_not_lost(self) -> None:
+        stuck, other = LAPIC.format(isr="236 ", irr="236 "), LAPIC.format(isr="(none)", irr="236 ")
+        self.assertEqual(self.lost(stuck, stuck, stuck, stuck, other), [])
+        self.assertEqual(self.lost(stuck, LAPIC.format(isr="253 ", irr="253 ")), [])
+
+    def test_no_answer_is_not_lost(self) -> None:
+        self.assertEqual(self.lost(""), [])
+
+
+class Stall(unittest.TestCase):
+    def test_seen(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            console = Path(directory) / "console.log"
+            stall = run.Stall(console)
+            self.assertFalse(stall.seen())
+            console.write_text("rcu_cpu_stall_timeout=120\nrcu: INFO: rcu_preempt self-det", encoding="utf-8")
+            self.assertFalse(stall.seen())
+            with console.open("a", encoding="utf-8") as stream:
+                stream.write("ected stall on CPU\n")
+            self.assertTrue(stall.seen())
+            self.assertFalse(stall.seen(), "it is told once")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Ask QEMU about the machine that it emulates, to tell its own faults from those of the kernel.
+
+QEMU's emulated local APIC (10.0, several threads) now and then does not see the end of an interrupt: the vector stays
+"in service", and that CPU gets no interrupt of the same or a lower class any more, its timer's among them. It sits
+idle with timers that are long over, until somebody complains about a stall of RCU.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable
+
+# In the report of a machine's end, for whoever decides whether to start it again
+LOST = "QEMU lost the end of an interrupt"
+LOOKS = 5
+ANSWER = 20  # seconds
+
+
+class Monitor:
+    """QEMU's monitor, over a pair of sockets. Ask as often as you like; a QEMU that is gone answers nothing."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.settimeout(ANSWER)
+        self.stream = self.ours.makefile("r", encoding="utf-8")
+        self.greeted = False
+
+    def arguments(self) -> list[str]:
+        return ["-chardev", f"socket,id=monitor,fd={self.theirs.fileno()}", "-mon", "chardev=monitor,mode=control"]
+
+    def started(self) -> None:
+        """QEMU has its end."""
+        self.theirs.close()
+
+    def close(self) -> None:
+        self.stream.close()
+        self.ours.close()
+
+    def execute(self, command: str, **arguments: str) -> str:
+        self.ours.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        for line in self.stream:
+            answer = json.loads(line)
+            if "error" in answer:
+                raise OSError(answer["error"].get("desc", "an error"))
+            if "return" in answer:
+                return str(answer["return"])
+        raise OSError("QEMU is gone")
+
+    def ask(self, line: str) -> str:
+        """What QEMU answers to a line of its monitor; nothing if it cannot."""
+        try:
+            if not self.greeted:
+                self.execute("qmp_capabilities")
+                self.greeted = True
+            return self.execute("human-monitor-command", **{"command-line": line})
+        except (OSError, ValueError):
+            return ""
+
+
+def in_service(lapic: str) -> frozenset[int]:
+    """Vectors that are in service and wait to be so again, by "info lapic"."""
+    lines = {name: {int(number) for number in re.findall(r"\d+", rest)}
+             for name, rest in re.findall(r"^(ISR|IRR)\b(.*)$", lapic, re.MULTILINE)}
+    return frozenset(lines.get("ISR", set()) & lines.get("IRR", set()))
+
+
+def lost_interrupts(ask: Callable[[str], str], cpus: int, pause: float = 1.0) -> list[str]:
+    """CPUs with an interrupt that does not end. Linux ends each before it does anything else, so one that is found in
+    service in several looks in a row, while the next of its kind waits, has been lost."""
+    stuck: dict[int, frozenset[int]] = {}
+    for look in range(LOOKS):
+        if look:
+            time.sleep(pause)
+        for cpu in range(cpus):
+            found = in_service(ask(f"info lapic {cpu}"))
+            stuck[cpu] = found & stuck[cpu] if look else found
+    return [f"CPU {cpu}, vector {min(vectors):#x}" for cpu, vectors in stuck.items() if vectors]
