@@ -356,19 +356,22 @@ static int steer_headroom_apply(struct cgroup_subsys_state *css, unsigned int re
 }
 
 /*
- * Compare the CPUs of all groups with those of their pools, and take in what was
- * left out. Arenas can neither come nor go meanwhile.
+ * Compare the CPUs of all groups with those of their pools, take in what was left
+ * out, and see that the timers are spread out. Arenas can neither come nor go meanwhile.
  */
 static void steer_refresh(struct work_struct *work)
 {
 	unsigned long delay = STEER_REFRESH;
 	struct steer_arena *arena;
+	struct steer_pool *pool;
 
 	guard(mutex)(&steer_headroom_mutex);
 
 	list_for_each_entry(arena, &steer_arenas, link) {
 		steer_walk_children(arena, steer_child_commit, NULL, 0, arena->most);
 		steer_pools_trim(arena);
+		list_for_each_entry(pool, &arena->pools, link)
+			steer_pool_settle(pool);
 		if (!READ_ONCE(arena->crowded))
 			continue;
 		delay = STEER_REFRESH_CROWDED;

@@ -119,6 +119,15 @@
  * end: with one queue on each CPU within a second, with more of them after as many
  * times that.
  *
+ * Timers
+ * ------
+ * Each pool has a timer, all periods end together, and whoever may make groups may make
+ * pools without end. So the timers are on many CPUs: first on those that the pool may
+ * use, and if these have some already, wherever there are fewest. Where a CPU has more
+ * than it can serve well, their budgets are given all at once, and nobody looks in
+ * between; where it has more than that, periods are longer. So all of them together
+ * never take more than some hundredths of a CPU: see steer_headroom_paces().
+ *
  * Who runs first
  * --------------
  * Idle CPUs are of use to those who find them, and the demand is met in the mean:
@@ -157,6 +166,7 @@
 #include <linux/mmu_context.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/isolation.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/tick.h>
@@ -182,6 +192,9 @@
 
 /* Idle clocks that are not older need not be read again. */
 #define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
+
+/* Timers that a CPU of a pool has before others are looked at, too. */
+#define STEER_TIMERS_GOOD	16
 
 /* Requests that a timer looks at for the largest one in force. */
 #define STEER_SEARCH_MOST	64
@@ -241,6 +254,9 @@ struct steer_waiting {
 };
 
 static DEFINE_PER_CPU(struct steer_waiting, steer_waiting);
+
+/* Timers that were started here; changed under steer_headroom_mutex. */
+static DEFINE_PER_CPU(unsigned int, steer_timers);
 
 static u64 steer_idle_ns(int cpu, u64 now)
 {
@@ -1005,12 +1021,13 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
 	bool update = now >= pool->next_update, active = false, paced;
-	unsigned int halved = pool->halved;
+	unsigned int halved = pool->halved, timers = this_cpu_read(steer_timers);
 	struct steer_headroom_update event = { };
 	int slices = STEER_KICK_MOST;
 	struct steer_view view;
 	unsigned long flags;
 
+	WRITE_ONCE(pool->ran_on, smp_processor_id());
 	if (update)
 		steer_pool_look(pool, now, &view);
 	else if (now >= pool->next_check)
@@ -1022,8 +1039,8 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
 					now + STEER_PERIOD / 2);
 		steer_pool_check_from(pool, now);
-		pool->paced = pool->binding ? pool->wanting :
-					      !cpumask_empty(pool->waiting);
+		pool->paced = steer_headroom_paces(timers) &&
+			      (pool->binding ? pool->wanting : !cpumask_empty(pool->waiting));
 		pool->turns = steer_pool_turns(pool);
 		steer_pool_refill(pool, now);
 	} else if (pool->binding) {
@@ -1040,7 +1057,9 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		steer_pool_count(pool, active);
 		trace_steer_headroom_update(&event);
 	}
-	hrtimer_forward(timer, ns_to_ktime(now), ns_to_ktime(paced ? STEER_PART : STEER_PERIOD));
+	hrtimer_forward(timer, ns_to_ktime(now),
+			ns_to_ktime(paced ? STEER_PART :
+				    STEER_PERIOD * steer_headroom_periods(timers)));
 	return HRTIMER_RESTART;
 }
 
@@ -1059,6 +1078,67 @@ static void steer_pool_release(struct steer_pool *pool)
 static void steer_pool_free_rcu(struct rcu_head *rcu)
 {
 	steer_pool_release(container_of(rcu, struct steer_pool, rcu));
+}
+
+/*
+ * A CPU for the timer of a pool of these CPUs: this one, if it has room, else the next
+ * that has, else whichever has fewest. REQUIRES: lock of CPU hotplug
+ */
+static int steer_timer_cpu(const struct cpumask *cpus)
+{
+	unsigned int least = UINT_MAX;
+	int cpu, here = raw_smp_processor_id(), best = here;
+
+	for_each_cpu_wrap(cpu, cpu_online_mask, here) {
+		unsigned int timers = per_cpu(steer_timers, cpu);
+
+		if (cpu_is_isolated(cpu))
+			continue;
+		if (timers < STEER_TIMERS_GOOD && cpumask_test_cpu(cpu, cpus))
+			return cpu;
+		if (timers < least) {
+			least = timers;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+static void steer_pool_start_here(void *info)
+{
+	struct steer_pool *pool = info;
+
+	hrtimer_start_expires(&pool->timer, HRTIMER_MODE_ABS_PINNED);
+}
+
+static void steer_pool_start(struct steer_pool *pool)
+{
+	guard(cpus_read_lock)();
+
+	pool->timer_cpu = steer_timer_cpu(pool->cpus);
+	WRITE_ONCE(pool->ran_on, pool->timer_cpu);
+	per_cpu(steer_timers, pool->timer_cpu)++;
+	smp_call_function_single(pool->timer_cpu, steer_pool_start_here, pool, true);
+}
+
+static void steer_pool_stop(struct steer_pool *pool)
+{
+	hrtimer_cancel(&pool->timer);
+	per_cpu(steer_timers, pool->timer_cpu)--;
+}
+
+/**
+ * steer_pool_settle - see that the timer of a pool is where it should be
+ * @pool: the pool
+ *
+ * Those of a CPU that goes offline all move to one other, and stay there.
+ */
+void steer_pool_settle(struct steer_pool *pool)
+{
+	if (READ_ONCE(pool->ran_on) == pool->timer_cpu && !cpu_is_isolated(pool->timer_cpu))
+		return;
+	steer_pool_stop(pool);
+	steer_pool_start(pool);
 }
 
 /**
@@ -1103,7 +1183,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	raw_spin_lock_init(&pool->lock);
 	list_add_tail(&pool->link, &arena->pools);
 
-	hrtimer_init(&pool->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	hrtimer_init(&pool->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_PINNED);
 	pool->timer.function = steer_pool_timer;
 	/* All periods end at the same time, and so read the same clocks. */
 	now = ktime_get_ns();
@@ -1111,7 +1191,8 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	scoped_guard(raw_spinlock_irq, &pool->lock)
 		steer_pool_update(pool, &view, &event);
 	pool->next_update = STEER_PERIOD * (1 + div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD));
-	hrtimer_start(&pool->timer, ns_to_ktime(pool->next_update), HRTIMER_MODE_ABS);
+	hrtimer_set_expires(&pool->timer, ns_to_ktime(pool->next_update));
+	steer_pool_start(pool);
 	return pool;
 }
 
@@ -1124,7 +1205,7 @@ void steer_pool_destroy(struct steer_pool *pool)
 	WARN_ON_ONCE(pool->nr_groups);
 
 	list_del(&pool->link);
-	hrtimer_cancel(&pool->timer);
+	steer_pool_stop(pool);
 	WARN_ON_ONCE(!cpumask_empty(pool->waiting));
 	steer_pool_count(pool, false);
 	call_rcu(&pool->rcu, steer_pool_free_rcu);

@@ -91,6 +91,8 @@ struct steer_arena {
  * @cpus: that each of them may use
  * @nr_groups: how many they are; under steer_headroom_mutex
  * @timer: for the period, and for its parts
+ * @timer_cpu: where it was started; under steer_headroom_mutex
+ * @ran_on: where it ran last
  * @waiting: CPUs with queues that this pool holds back
  * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
@@ -134,6 +136,8 @@ struct steer_pool {
 	cpumask_var_t		cpus;
 	unsigned int		nr_groups;
 	struct hrtimer		timer;
+	int			timer_cpu;
+	int			ran_on;
 	cpumask_var_t		waiting;
 	struct steer_line __percpu *lines;
 	int			next_cpu;
@@ -176,6 +180,7 @@ extern struct static_key_false_deferred steer_headroom_key;
 
 struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
 				     const struct cpumask *cpus);
+void steer_pool_settle(struct steer_pool *pool);
 void steer_pool_destroy(struct steer_pool *pool);
 void steer_pool_join(struct task_group *tg, struct steer_pool *pool);
 unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,

@@ -41,6 +41,10 @@
 /* With less idle time than one part in this many of the demand, it is exhausted. */
 #define STEER_EXHAUSTED_PART	4
 
+/* Timers of a CPU that may run in each part of a period, and in each period */
+#define STEER_TIMERS_PACED	64U
+#define STEER_TIMERS_PERIOD	1024U
+
 /* Active pools of other arenas that count */
 #define STEER_STRANGERS_MOST	8U
 
@@ -394,6 +398,34 @@ static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods, 
 static inline bool steer_headroom_can_wait(s64 lag, u64 slice, unsigned long weight)
 {
 	return lag * (s64)weight <= (s64)(STEER_WAIT_SLICES * slice * 1024);
+}
+
+/**
+ * steer_headroom_paces - may a budget be given in parts?
+ * @timers: of pools on the CPU that would have to do it
+ *
+ * A pool that does so runs its timer twenty times in a period, some microseconds each
+ * time. So this is what more of them could take too much of the CPU with. A budget
+ * that is given at once is as large.
+ *
+ * Return: false where they are too many.
+ */
+static inline bool steer_headroom_paces(unsigned int timers)
+{
+	return timers <= STEER_TIMERS_PACED;
+}
+
+/**
+ * steer_headroom_periods - how many periods there are between two looks at a pool
+ * @timers: of pools on the CPU that looks
+ *
+ * The budget is what it was for one, so groups that are held back get that much less.
+ *
+ * Return: 1, or more where they are too many to look at all of them in each.
+ */
+static inline unsigned int steer_headroom_periods(unsigned int timers)
+{
+	return timers ? DIV_ROUND_UP(timers, STEER_TIMERS_PERIOD) : 1;
 }
 
 #endif /* _KERNEL_SCHED_STEER_HEADROOM_MATH_H */

@@ -515,6 +515,24 @@ static void level_limits_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_level(budget, &s), STEER_LEVEL_NONE);
 }
 
+/* All timers of a CPU together take a limited part of its time, however many they are. */
+static void timers_test(struct kunit *test)
+{
+	unsigned int timers, most = 0;
+
+	for (timers = 0; timers < 1000000; timers += 1 + timers / 16) {
+		unsigned int runs = steer_headroom_paces(timers) ? 20 : 1;
+
+		most = max(most, timers * runs / steer_headroom_periods(timers));
+	}
+	/* Times some microseconds, of 100 ms. */
+	KUNIT_EXPECT_LE(test, most, 64 * 20);
+	KUNIT_EXPECT_TRUE(test, steer_headroom_paces(64));
+	KUNIT_EXPECT_EQ(test, steer_headroom_periods(0), 1);
+	KUNIT_EXPECT_EQ(test, steer_headroom_periods(1024), 1);
+	KUNIT_EXPECT_EQ(test, steer_headroom_periods(1025), 2);
+}
+
 static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(parse_test),
 	KUNIT_CASE(parse_all_test),
@@ -536,6 +554,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(level_limits_test),
+	KUNIT_CASE(timers_test),
 	{ }
 };
 

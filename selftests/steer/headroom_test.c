@@ -11,6 +11,7 @@
 #include "../kselftest_harness.h"
 #include "steer_util.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -895,6 +896,77 @@ TEST_F_TIMEOUT(headroom, removal, 300)
 	}
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0));
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_key") == 0));
+}
+
+/* The most timers of pools that a CPU has */
+static int timers_most(void)
+{
+	FILE *list = fopen("/proc/timer_list", "r");
+	int timers = 0, most = 0;
+	char line[256];
+
+	if (!list)
+		return -1;
+	while (fgets(line, sizeof(line), list)) {
+		if (!strncmp(line, "cpu:", 4))
+			timers = 0;
+		timers += !!strstr(line, "steer_pool_timer");
+		most = timers > most ? timers : most;
+	}
+	fclose(list);
+	return most;
+}
+
+/* A parent with two groups, of which one has a headroom: this takes a timer. */
+static int add_timer(const char *top, int nr)
+{
+	char name[16], *parent, *main, *side;
+	int ret = -ENOMEM;
+
+	snprintf(name, sizeof(name), "parent%d", nr);
+	parent = cg_new(top, name);
+	if (!parent || cg_enable(parent, "+cpu"))
+		return ret;
+	main = cg_new(parent, "main");
+	side = cg_new(parent, "side");
+	if (main && side)
+		ret = cg_write(main, HEADROOM, "30");
+	free(side);
+	free(main);
+	free(parent);
+	return ret;
+}
+
+/* Timers are spread out, and so they are again when a CPU was off. */
+TEST_F_TIMEOUT(headroom, timers, 300)
+{
+	int online = sysconf(_SC_NPROCESSORS_ONLN), nr = 16 * online;
+	int cpu = cpuset_nth(&self->t.cpus, 1) + 1;
+	cpu_set_t one = cpuset_one(cpu);
+	char apart[64], path[64];
+
+	if (file_read("/sys/devices/system/cpu/isolated", apart, sizeof(apart)) > 1 ||
+	    (file_read("/sys/devices/system/cpu/nohz_full", apart, sizeof(apart)) > 1 &&
+	     isdigit(apart[0])))
+		SKIP(return, "CPUs are isolated or tickless");
+
+	ASSERT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0));
+	for (int i = 0; i < nr; i++)
+		ASSERT_EQ(0, add_timer(self->top, i));
+	EXPECT_TRUE(WAIT_FOR(timers_most() == 16))
+		TH_LOG("%d timers", timers_most());
+
+	/* One that none of the groups uses, or they would all have new pools. */
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	if (online <= self->t.nr_cpus || access(path, W_OK))
+		return;
+	/* It is never without a task; see hotplug. */
+	ASSERT_EQ(0, hogs_start(&self->more, CG_ROOT, &one, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	ASSERT_EQ(0, file_write(path, "0", 1));
+	EXPECT_TRUE(WAIT_FOR(timers_most() <= 1 + nr / (online - 1)))
+		TH_LOG("%d timers on %d CPUs, %d on one of them", nr, online - 1, timers_most());
+	ASSERT_EQ(0, file_write(path, "1", 1));
 }
 
 /* Idle is that of the CPUs that a group may use, and those only. */
