@@ -121,12 +121,16 @@ def debug_selftests(target: Target) -> list[Test]:
 
 def disabled(target: Target) -> list[Test]:
     """With the feature switched off at boot there are no files, and the selftests notice and skip."""
-    return run.check(machine(target, "check", "split", append="cgroup_steer=0"), present=False)
+    def boot() -> list[Test]:
+        return run.check(machine(target, "check", "split", append="cgroup_steer=0"), present=False)
+    return look_again(boot(), lambda _: boot(), boot)
 
 
 def isolated(target: Target) -> list[Test]:
     """Of eight CPUs the last one is isolated."""
-    return run.check(machine(target, "check", "nosmt", append="isolcpus=7", only="isolated_test"))
+    def boot() -> list[Test]:
+        return run.check(machine(target, "check", "nosmt", append="isolcpus=7", only="isolated_test"))
+    return look_again(boot(), lambda _: boot(), boot)
 
 
 def cgctl_tests(_: Target) -> list[Test]:

@@ -8,6 +8,7 @@ What is broken fails twice; and every first failure is shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from emulator import LOST
@@ -22,6 +23,9 @@ STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test", "headroom
 # where there are more CPUs than the host has. Fixed upstream by 52d15521eb75. sched_cpu_dying() also stops that server
 # whether it runs or not; if its timer has just stopped it, its bandwidth is taken off twice.
 KNOWN_WARNINGS = ("sched_cpu_dying", "task_non_contending")
+
+# What else fails where a CPU stands still and the machine is ended. Anything beside that counts.
+CONSEQUENCE = re.compile(r"^machine: (end|report|programs)$|^console: (rcu.*stall|Call Trace)$|: (start|end|plan)$")
 
 
 def program_of(test: Test) -> str:
@@ -40,7 +44,8 @@ def look_again(tests: list[Test], repeat: Callable[[str], Iterable[Test]], repea
     if known:
         say(f"  a known bug of the kernel, so everything once more: {known[0]}")
         return repeat_all()
-    if lost := [test for test in failed if test.name == "machine: end" and LOST in test.detail]:
+    if (lost := [test for test in failed if test.name == "machine: end" and LOST in test.detail]) and all(
+            CONSEQUENCE.search(test.name) for test in failed):
         say(f"  a known bug of the emulator, so everything once more: {lost[0].detail}")
         return repeat_all()
     programs = list(dict.fromkeys(map(program_of, failed)))

@@ -2,8 +2,8 @@
 """Ask QEMU about the machine that it emulates, to tell its own faults from those of the kernel.
 
 QEMU's emulated local APIC (10.0, several threads) now and then does not see the end of an interrupt: the vector stays
-"in service", and that CPU gets no interrupt of the same or a lower class any more, its timer's among them. It sits
-idle with timers that are long over, until somebody complains about a stall of RCU.
+"in service", and that CPU gets no interrupt of the same or a lower class any more, its timer's among them. It is halted
+with timers that are long over, until somebody complains about a stall of RCU.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Monitor:
         self.stream.close()
         self.ours.close()
 
-    def execute(self, command: str, **arguments: str) -> str:
+    def execute(self, command: str, **arguments: str | int) -> str:
         self.ours.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         for line in self.stream:
             answer = json.loads(line)
@@ -50,13 +50,13 @@ class Monitor:
                 return str(answer["return"])
         raise OSError("QEMU is gone")
 
-    def ask(self, line: str) -> str:
-        """What QEMU answers to a line of its monitor; nothing if it cannot."""
+    def ask(self, line: str, cpu: int) -> str:
+        """What QEMU answers to a line of its monitor about a CPU; nothing if it cannot."""
         try:
             if not self.greeted:
                 self.execute("qmp_capabilities")
                 self.greeted = True
-            return self.execute("human-monitor-command", **{"command-line": line})
+            return self.execute("human-monitor-command", **{"command-line": line, "cpu-index": cpu})
         except (OSError, ValueError):
             return ""
 
@@ -68,14 +68,14 @@ def in_service(lapic: str) -> frozenset[int]:
     return frozenset(lines.get("ISR", set()) & lines.get("IRR", set()))
 
 
-def lost_interrupts(ask: Callable[[str], str], cpus: int, pause: float = 1.0) -> list[str]:
-    """CPUs with an interrupt that does not end. Linux ends each before it does anything else, so one that is found in
-    service in several looks in a row, while the next of its kind waits, has been lost."""
+def lost_interrupts(ask: Callable[[str, int], str], cpus: int, pause: float = 1.0) -> list[str]:
+    """CPUs with an interrupt that does not end. Linux ends each before it does anything else. So one that is found in
+    service on a halted CPU in several looks in a row, while the next of its kind waits, has been lost."""
     stuck: dict[int, frozenset[int]] = {}
     for look in range(LOOKS):
         if look:
             time.sleep(pause)
         for cpu in range(cpus):
-            found = in_service(ask(f"info lapic {cpu}"))
+            found = in_service(ask("info lapic", cpu)) if "HLT=1" in ask("info registers", cpu) else frozenset()
             stuck[cpu] = found & stuck[cpu] if look else found
     return [f"CPU {cpu}, vector {min(vectors):#x}" for cpu, vectors in stuck.items() if vectors]

@@ -29,7 +29,7 @@ import emulator  # noqa: E402
 import initramfs  # noqa: E402
 import kbuild  # noqa: E402
 import ktap  # noqa: E402
-from common import ARCHES, ROOT, Fail, Progress, Target, capture, host_arch, run_main  # noqa: E402
+from common import ARCHES, ROOT, Fail, Progress, Target, capture, host_arch, locked, run_main  # noqa: E402
 from topology import TOPOLOGIES  # noqa: E402
 
 # Generous, because an emulated machine with more CPUs than the host stands still now and then; but never off.
@@ -39,8 +39,8 @@ COMMAND_LINE = ("panic_on_warn=1 oops=panic panic=-1 watchdog_thresh=60 hung_tas
 # An emulated TSC is a clock, whatever the watchdog sees of other clocks. And the timer interrupt is not looked at: the
 # kernel counts ticks during some millions of cycles, and panics if a busy host let none through.
 X86_EMULATED = "tsc=reliable no_timer_check"
-# Seconds in which the kernel has printed who stalls.
-STALL_REPORT = 5
+# When a kernel has printed who stalls: it is silent for so many seconds, or has had so many.
+STALL_SILENCE, STALL_REPORT = 2, 30
 
 
 @dataclass
@@ -76,7 +76,8 @@ def host_tsc_khz() -> int:
     """How fast the emulated time stamp counter counts, which is the host's; see vm/host_tsc.c."""
     host = Target(arch=host_arch())
     program = host.build / host.arch / "host_tsc"
-    initramfs.compile_static(host, [ROOT / "vm/host_tsc.c"], program)
+    with locked(program.with_suffix(".lock")):
+        initramfs.compile_static(host, [ROOT / "vm/host_tsc.c"], program)
     return int(capture([program]))
 
 
@@ -101,7 +102,8 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
               f"steer.mode={machine.mode}", f"steer.result={result}", f"steer.scale={machine.scale}"]
     if machine.arch == "x86_64" and accel == "tcg":
         append.append(X86_EMULATED)
-        if host_arch() == "x86_64":
+        # Without a compiler the kernel measures it, as ever.
+        if host_arch() == "x86_64" and shutil.which("gcc"):
             append.append(f"tsc_early_khz={host_tsc_khz()}")
     if machine.only:
         append.append(f"steer.only={machine.only}")
@@ -132,6 +134,14 @@ class Stall:
         said = self.rest + data.decode(errors="replace")
         self.rest = said.rpartition("\n")[2]
         return bool(self.SAID.search(said))
+
+    def wait_for_report(self) -> None:
+        """What ran and waited where is printed after the complaint, slowly where the host is busy."""
+        end = time.monotonic() + STALL_REPORT
+        size = -1
+        while size != self.console.stat().st_size and time.monotonic() < end:
+            size = self.console.stat().st_size
+            time.sleep(STALL_SILENCE)
 
 
 class Follow:
@@ -205,7 +215,8 @@ def run(machine: Machine) -> tuple[str, str]:
             stalled = stall.seen()
             if not stalled and time.monotonic() < deadline:
                 continue
-            time.sleep(STALL_REPORT if stalled else 0)
+            if stalled:
+                stall.wait_for_report()
             lost = (emulator.lost_interrupts(monitor.ask, topology.cpus)
                     if machine.arch == "x86_64" and accel == "tcg" else [])
             process.kill()

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import context  # noqa: F401
 import emulator
@@ -34,8 +35,8 @@ class FakeQemu(threading.Thread):
         self.end.sendall(b'{"QMP": {"version": {}}}\r\n')
         for line in self.end.makefile():
             asked = json.loads(line)
-            command = asked["arguments"].get("command-line", "")
-            answer = {"error": {"desc": "no such CPU"}} if command == "info lapic 9" else {"return": f"said {command}"}
+            command, cpu = asked["arguments"].get("command-line", ""), asked["arguments"].get("cpu-index")
+            answer = {"error": {"desc": "no such CPU"}} if cpu == 9 else {"return": f"said {command} of {cpu}"}
             self.end.sendall(b'{"event": "RTC_CHANGE"}\r\n' + json.dumps(answer).encode() + b"\r\n")
 
 
@@ -43,25 +44,27 @@ class Ask(unittest.TestCase):
     def test_answers(self) -> None:
         monitor = emulator.Monitor()
         FakeQemu(monitor.theirs)
-        self.assertEqual(monitor.ask("info lapic 3"), "said info lapic 3")
-        self.assertEqual(monitor.ask("info lapic 9"), "")
-        self.assertEqual(monitor.ask("info lapic 4"), "said info lapic 4")
+        self.assertEqual(monitor.ask("info lapic", 3), "said info lapic of 3")
+        self.assertEqual(monitor.ask("info lapic", 9), "")
+        self.assertEqual(monitor.ask("info lapic", 4), "said info lapic of 4")
         monitor.close()
 
     def test_qemu_is_gone(self) -> None:
         monitor = emulator.Monitor()
         monitor.started()
-        self.assertEqual(monitor.ask("info lapic 3"), "")
+        self.assertEqual(monitor.ask("info lapic", 3), "")
         monitor.close()
 
 
 class Lost(unittest.TestCase):
-    def lost(self, *looks: str) -> list[str]:
+    def lost(self, *looks: str, halted: bool = True) -> list[str]:
         """With these answers for CPU 1, one for each look, the last one again and again."""
         answers = list(looks)
 
-        def ask(line: str) -> str:
-            return "" if line.endswith(" 0") else answers.pop(0) if len(answers) > 1 else answers[0]
+        def ask(line: str, cpu: int) -> str:
+            if line == "info registers":
+                return f"EIP=0000fff0 A20=1 SMM=0 HLT={int(halted)}"
+            return "" if not cpu else answers.pop(0) if len(answers) > 1 else answers[0]
         return emulator.lost_interrupts(ask, 2, pause=0)
 
     def test_in_service(self) -> None:
@@ -76,6 +79,7 @@ class Lost(unittest.TestCase):
     def test_busy_is_not_lost(self) -> None:
         stuck, other = LAPIC.format(isr="236 ", irr="236 "), LAPIC.format(isr="(none)", irr="236 ")
         self.assertEqual(self.lost(stuck, stuck, stuck, stuck, other), [])
+        self.assertEqual(self.lost(stuck, halted=False), [])
         self.assertEqual(self.lost(stuck, LAPIC.format(isr="253 ", irr="253 ")), [])
 
     def test_no_answer_is_not_lost(self) -> None:
@@ -94,6 +98,21 @@ class Stall(unittest.TestCase):
                 stream.write("ected stall on CPU\n")
             self.assertTrue(stall.seen())
             self.assertFalse(stall.seen(), "it is told once")
+
+    def test_report(self) -> None:
+        """It is over when nothing more comes, or after a while."""
+        with tempfile.TemporaryDirectory() as directory:
+            console = Path(directory) / "console.log"
+            console.write_text("stall\n", encoding="utf-8")
+
+            def wait(_: float) -> None:
+                waits.append(console.stat().st_size)
+                if len(waits) < 3:
+                    console.write_text("x" * 100 * len(waits), encoding="utf-8")
+            waits: list[int] = []
+            with mock.patch("run.time.sleep", wait):
+                run.Stall(console).wait_for_report()
+            self.assertEqual(waits, [6, 100, 200])
 
 
 if __name__ == "__main__":

@@ -67,8 +67,13 @@ class SecondLook(unittest.TestCase):
     def test_emulator_at_fault(self) -> None:
         """Only where QEMU itself shows it, and once."""
         lost = Test("machine: end", FAILED, f"a stall, killed; {LOST}: CPU 11, vector 0xec")
-        tests, asked, _ = self.look([OTHER, lost], [MACHINE, GOOD])
+        rest = [Test("churn_test: end", FAILED), Test("churn_test: plan", FAILED), Test("machine: report", FAILED),
+                Test("console: rcu: INFO: rcu_preempt detected stall", FAILED), Test("console: Call Trace", FAILED)]
+        tests, asked, _ = self.look([MACHINE, lost, *rest], [MACHINE, GOOD])
         self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]))
+        for beside in OTHER, BAD, COMPLAINT, Test("console: possible circular locking", FAILED):
+            tests, asked, _ = self.look([lost, beside])
+            self.assertEqual((tests, asked), ([lost, beside], []))
         tests, _, _ = self.look([lost], [lost])
         self.assertEqual(tests, [lost], "a second time is one too many")
         stall = Test("machine: end", FAILED, "a stall, killed")
