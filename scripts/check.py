@@ -99,17 +99,20 @@ def machine(target: Target, mode: str, topology: str, variant: str = "base", app
                        memory=run.memory_of(variant), append=append, only=only)
 
 
+def checked(machine_for: Callable[[str], run.Machine], only: str = "", present: bool = True) -> list[Test]:
+    """Run these programs, or all, in one machine, and again what may have failed for reasons that are not in ours."""
+    def boot(programs: str) -> list[Test]:
+        return run.check(machine_for(programs), present)
+    return look_again(boot(only), boot, lambda: boot(only))
+
+
 def selftests(topology: str, variant: str = "base", programs: Sequence[str] = ()) -> Callable[[Target], list[Test]]:
     """These programs, or all; most one after the other in one machine."""
     def run_step(target: Target) -> list[Test]:
-        def boot(only: str) -> list[Test]:
-            return run.check(machine(target, "check", topology, variant, only=only))
-
-        def checked(only: str) -> list[Test]:
-            return look_again(boot(only), boot, lambda: boot(only))
         names = programs or tuple(initramfs.run_list(ROOT / "selftests/steer/run-list"))
         boots = [",".join(name for name in names if name not in OWN_MACHINE), *(n for n in names if n in OWN_MACHINE)]
-        return [test for only in boots if only for test in checked(only)]
+        return [test for boot in boots if boot for test in checked(
+            lambda only: machine(target, "check", topology, variant, only=only), boot)]
     return run_step
 
 
@@ -121,16 +124,12 @@ def debug_selftests(target: Target) -> list[Test]:
 
 def disabled(target: Target) -> list[Test]:
     """With the feature switched off at boot there are no files, and the selftests notice and skip."""
-    def boot() -> list[Test]:
-        return run.check(machine(target, "check", "split", append="cgroup_steer=0"), present=False)
-    return look_again(boot(), lambda _: boot(), boot)
+    return checked(lambda only: machine(target, "check", "split", append="cgroup_steer=0", only=only), present=False)
 
 
 def isolated(target: Target) -> list[Test]:
     """Of eight CPUs the last one is isolated."""
-    def boot() -> list[Test]:
-        return run.check(machine(target, "check", "nosmt", append="isolcpus=7", only="isolated_test"))
-    return look_again(boot(), lambda _: boot(), boot)
+    return checked(lambda only: machine(target, "check", "nosmt", append="isolcpus=7", only=only), "isolated_test")
 
 
 def cgctl_tests(_: Target) -> list[Test]:

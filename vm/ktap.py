@@ -206,7 +206,7 @@ def complaints(console: str) -> list[Test]:
 
 def stacks(console: str) -> list[str]:
     """From the first complaint on, what ran and waited where: a line for each backtrace, the innermost function first."""
-    found: list[str] = []
+    found: list[list[str]] = []
     frames: list[str] = []
     begun = False
     for line in console.replace("\r", "").split("\n"):
@@ -214,18 +214,14 @@ def stacks(console: str) -> list[str]:
         if not begun:
             continue
         if match := re.match(r"CPU: (\d+) .*\bComm: (\S+)|task:(\S+) +state:(\S+)", line):
+            frames = [f"CPU {match[1]}, {match[2]}:" if match[1] else f"{match[3]} ({match[4]}):"]
             # Who sleeps, does so by right.
-            frames = ([f"CPU {match[1]}, {match[2]}:"] if match[1] else
-                      [f"{match[3]} ({match[4]}):"] if match[4] in "RD" else [])
-            found.append("")
+            if match[1] or match[4] in "RD":
+                found.append(frames)
         elif match := re.match(r"(?:RIP: 0010:| ?pc : | )([\w.]+)\+0x", line):
-            if not frames or len(frames) > STACK_FRAMES:
-                continue
-            if frames[-1] != match[1]:
+            if frames and len(frames) <= STACK_FRAMES and frames[-1] != match[1]:
                 frames.append(match[1])
-        if frames:
-            found[-1] = " ".join(frames)
-    return list(dict.fromkeys(stack for stack in found if stack and not stack.endswith(":")))[:STACKS]
+    return list(dict.fromkeys(" ".join(stack) for stack in found if len(stack) > 1))[:STACKS]
 
 
 def mask_to_cpus(mask: str) -> frozenset[int]:

@@ -116,24 +116,33 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
             "-append", " ".join([*append, machine.append]).strip()]
 
 
+class Tail:
+    """The lines that a growing file gets; it need not be there yet."""
+
+    def __init__(self, path: Path):
+        self.path, self.offset, self.rest = path, 0, ""
+
+    def lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as stream:
+            stream.seek(self.offset)
+            data = stream.read()
+        self.offset += len(data)
+        *lines, self.rest = (self.rest + data.decode(errors="replace")).split("\n")
+        return lines
+
+
 class Stall:
     """Looks for the kernel's complaint that RCU does not go on: a machine that has printed it is of no use any more."""
 
     SAID = re.compile(r"rcu: INFO: .*\bstall")
 
     def __init__(self, console: Path):
-        self.console, self.offset, self.rest = console, 0, ""
+        self.console, self.tail = console, Tail(console)
 
     def seen(self) -> bool:
-        if not self.console.exists():
-            return False
-        with self.console.open("rb") as stream:
-            stream.seek(self.offset)
-            data = stream.read()
-        self.offset += len(data)
-        said = self.rest + data.decode(errors="replace")
-        self.rest = said.rpartition("\n")[2]
-        return bool(self.SAID.search(said))
+        return any(self.SAID.search(line) for line in self.tail.lines())
 
     def wait_for_report(self) -> None:
         """What ran and waited where is printed after the complaint, slowly where the host is busy."""
@@ -148,19 +157,11 @@ class Follow:
     """Shows what the result channel says, as it comes."""
 
     def __init__(self, path: Path, what: str):
-        self.path, self.offset, self.rest = path, 0, ""
-        self.progress = Progress(what)
+        self.tail, self.progress = Tail(path), Progress(what)
         self.program, self.began, self.counts = "booting", time.monotonic(), [0, 0]
 
     def update(self) -> None:
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as stream:
-            stream.seek(self.offset)
-            data = stream.read()
-        self.offset += len(data)
-        *lines, self.rest = (self.rest + data.decode(errors="replace")).split("\n")
-        for line in lines:
+        for line in self.tail.lines():
             if line.startswith("@begin"):
                 self.program, self.began, self.counts = line.split()[-1], time.monotonic(), [0, 0]
             elif line.startswith("@end"):
