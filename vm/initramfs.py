@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import foreign
-from common import ROOT, Fail, Target, replace_file, run_logged
+from common import ROOT, Fail, Target, locked, replace_file, run_logged
 
 # Where programs come from -> where they are in the machine.
 SELFTESTS, DEMO = "selftests/steer", "demo"
@@ -79,12 +79,12 @@ def run_list(path: Path) -> dict[str, int]:
 def compile_static(target: Target, sources: list[Path], output: Path, flags: Sequence[str] = ()) -> None:
     """One static program out of a few C files, when it is older than any of them or than a header beside them."""
     inputs = [p for source in sources for p in (source, *source.parent.glob("*.h"))]
-    if output.is_file() and all(p.stat().st_mtime <= output.stat().st_mtime for p in inputs):
-        return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    run_logged([f"{target.cross_compile}gcc", "-static", "-O2", "-Wall", "-Wextra", "-pthread", *flags, "-o",
-                output, *sources, "-lm"],
-               target.build / target.arch / f"{output.name}.log", f"compiling {output.name}")
+    with locked(output.with_suffix(".lock")):
+        if output.is_file() and all(p.stat().st_mtime <= output.stat().st_mtime for p in inputs):
+            return
+        run_logged([f"{target.cross_compile}gcc", "-static", "-O2", "-Wall", "-Wextra", "-pthread", *flags, "-o",
+                    output, *sources, "-lm"],
+                   target.build / target.arch / f"{output.name}.log", f"compiling {output.name}")
 
 
 def build_selftests(target: Target) -> Path:

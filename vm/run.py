@@ -29,7 +29,7 @@ import emulator  # noqa: E402
 import initramfs  # noqa: E402
 import kbuild  # noqa: E402
 import ktap  # noqa: E402
-from common import ARCHES, ROOT, Fail, Progress, Target, capture, host_arch, locked, run_main  # noqa: E402
+from common import ARCHES, ROOT, Fail, Progress, Target, capture, host_arch, run_main  # noqa: E402
 from topology import TOPOLOGIES  # noqa: E402
 
 # Generous, because an emulated machine with more CPUs than the host stands still now and then; but never off.
@@ -76,8 +76,7 @@ def host_tsc_khz() -> int:
     """How fast the emulated time stamp counter counts, which is the host's; see vm/host_tsc.c."""
     host = Target(arch=host_arch())
     program = host.build / host.arch / "host_tsc"
-    with locked(program.with_suffix(".lock")):
-        initramfs.compile_static(host, [ROOT / "vm/host_tsc.c"], program)
+    initramfs.compile_static(host, [ROOT / "vm/host_tsc.c"], program)
     return int(capture([program]))
 
 

@@ -34,7 +34,7 @@ import initramfs  # noqa: E402
 import kbuild  # noqa: E402
 import ktap  # noqa: E402
 import rootfs  # noqa: E402
-from common import ROOT, Fail, Progress, Target, capture, replace_file, run_logged, run_main  # noqa: E402
+from common import ROOT, Fail, Progress, Target, capture, locked, replace_file, run_logged, run_main  # noqa: E402
 from topology import Topology  # noqa: E402
 
 QEMU = "qemu-system-aarch64"
@@ -171,12 +171,12 @@ def build_plugin(target: Target) -> Path:
     """The plugin, for this host."""
     sources = sorted(PLUGIN.glob("*.c"))
     output = target.build / "lab" / "plugin.so"
-    if not output.is_file() or any(p.stat().st_mtime > output.stat().st_mtime
-                                   for p in (*sources, *PLUGIN.glob("*.h"))):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        run_logged(["gcc", "-g", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-fPIC", "-shared",
-                    "-fvisibility=hidden", "-pthread", "-o", output, *sources, "-ldl"],
-                   output.with_suffix(".log"), "compiling the plugin")
+    with locked(output.with_suffix(".lock")):
+        if not output.is_file() or any(p.stat().st_mtime > output.stat().st_mtime
+                                       for p in (*sources, *PLUGIN.glob("*.h"))):
+            run_logged(["gcc", "-g", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-fPIC", "-shared",
+                        "-fvisibility=hidden", "-pthread", "-o", output, *sources, "-ldl"],
+                       output.with_suffix(".log"), "compiling the plugin")
     return output
 
 
@@ -218,9 +218,10 @@ def device_tree(target: Target, machine: Machine, version: str) -> Path:
     source = Path(devicetree.__file__).read_bytes()
     key = hashlib.sha256(json.dumps([version, arguments, sizes]).encode() + source).hexdigest()[:16]
     path = target.build / "lab" / f"{key}.dtb"
-    if not path.is_file():
+    with locked(path.with_suffix(".lock")):
+        if path.is_file():
+            return path
         plain = path.with_suffix(".plain")
-        path.parent.mkdir(parents=True, exist_ok=True)
         dump = [argument + f",dumpdtb={plain}" if argument.startswith("virt,") else argument for argument in arguments]
         capture([QEMU, *dump])
         replace_file(path, devicetree.describe_caches(plain.read_bytes(), machine.topology, sizes[0], sizes[1]))
