@@ -31,8 +31,9 @@
  *	wake_affine, wake_hold	choose the LLC. They have something to say only
  *				where the waker and the previous CPU are in
  *				different LLCs.
- *	pack			among the candidates, an idle thread of a busy
- *				core; failing that, and unless the LLC is a hinted
+ *	pack			the waker's CPU, for a task that takes turns with
+ *				it; else, among the candidates, an idle thread of a
+ *				busy core; failing that, and unless the LLC is a hinted
  *				one, a busy CPU on which the task fits by
  *				utilisation: with one runnable task at most, and
  *				20 % of its capacity still free after.
@@ -56,6 +57,12 @@
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
  * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
  * depends on SMT, nor on the state of a periodic average.
+ *
+ * Two tasks that take turns are never runnable at once for long, so pack gives them
+ * one CPU: no other one is woken up for each message. That the waker is about to
+ * sleep is only what it says. A pipe says so, too, where both sides are busy all the
+ * time; then each is runnable for more than half of it, on one CPU as on two, and
+ * they are left apart.
  *
  * Nor does wake_hold keep a task from a waker that it takes turns with. Whoever
  * asks for it wants a task in its warm cache, whatever passes by and wakes it up;
@@ -117,6 +124,9 @@
 /* Words that have a say in where a waking task runs. */
 #define STEER_AT_WAKEUP		(STEER_WAKE | STEER_REACH | STEER_SCAN | STEER_PACK | \
 				 STEER_FORK_AFFINE)
+
+/* Beyond what one CPU can run: the waker is runnable for a moment beside the wakee. */
+#define STEER_TURNS_MOST	(SCHED_CAPACITY_SCALE * 5 / 4)
 
 /* For how long a crowded LLC draws no more tasks to it. */
 #define STEER_CROWDED		(HZ / 10)
@@ -449,6 +459,18 @@ static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
 	return busy;
 }
 
+/*
+ * May @p have the CPU of the waker that it takes turns with? Not if both together
+ * were runnable for more than one CPU can run.
+ */
+static bool steer_pack_turns(struct task_struct *p, bool sync)
+{
+	return steer_takes_turns(p, sync) && steer_nr_wanting(this_rq()) <= 1 &&
+	       steer_cpu_allowed(p, smp_processor_id()) &&
+	       READ_ONCE(p->se.avg.runnable_avg) +
+	       READ_ONCE(current->se.avg.runnable_avg) <= STEER_TURNS_MOST;
+}
+
 static int steer_pack(struct task_struct *p, int target, int prev_cpu,
 		      bool no_search)
 {
@@ -577,9 +599,13 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
 
 	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, sync, &wake);
+	if ((hint & STEER_PACK) && steer_pack_turns(p, sync)) {
+		found = waker_cpu;
+		pack = STEER_V_FOLLOWED;
+	}
 	if ((hint & STEER_WAKE) && wake == STEER_V_UNASKED) {
 		/* There is an LLC to choose, and the hint chose it. */
-		if (hint & STEER_PACK) {
+		if (found < 0 && (hint & STEER_PACK)) {
 			found = steer_pack_span(p, steer_llc(pointed),
 						steer_llc(pointed), pointed, true);
 			pack = steer_verdict_of(found);

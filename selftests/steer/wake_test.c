@@ -313,17 +313,21 @@ static pid_t partner_start(const char *cg, int to[2], int from[2])
 
 /*
  * The caller wakes its partner over a pipe, whose wakeups tell that the waker is
- * about to sleep. Returns where the partner ran then, or -1.
+ * about to sleep. Returns where the partner ran then, or -1. It sleeps after @rest [us].
  */
-static int turn(int to, int from)
+static int turn_after(int rest, int to, int from)
 {
 	int where;
 
-	/* It sleeps by now. */
-	usleep(2000);
+	usleep(rest);
 	if (write(to, "", 1) != 1 || read(from, &where, sizeof(where)) != sizeof(where))
 		return -1;
 	return where;
+}
+
+static int turn(int to, int from)
+{
+	return turn_after(2000, to, from);
 }
 
 /*
@@ -784,6 +788,136 @@ TEST_F_TIMEOUT(wake, pack_room, 120)
 	SERIES("pack", self->a0, self->a1, &self->t.cpus, &hint);
 	EXPECT_GE(FEW, hint.on_prev);
 	EXPECT_LE(MOST, COUNT("pack_followed"));
+}
+
+/*
+ * Two tasks that take turns need one CPU. With pack the wakee leaves its idle core for
+ * that of the waker, and prefers it to the idle thread beside; without, it stays.
+ */
+TEST_F_TIMEOUT(wake, pack_turns, 120)
+{
+	static const char *const hints[] = { "none", "pack", "wake_affine pack" };
+	int to[2], from[2], apart, on[ARRAY_SIZE(hints)] = { 0 };
+	cpu_set_t others, two;
+	pid_t partner;
+
+	others = cpuset_minus(self->a, self->t.core[self->a0]);
+	apart = cpuset_nth(&others, 0);
+	if (apart < 0)
+		SKIP(return, "needs two cores in an LLC");
+	partner = partner_start(self->cg, to, from);
+	ASSERT_LE(0, partner);
+	/* Of whoever has no choice of CPUs nobody remembers that it was woken. */
+	two = cpuset_or(cpuset_one(self->a0), cpuset_one(apart));
+	for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
+		for (int round = 0; round < ROUNDS; round++) {
+			ASSERT_EQ(0, task_pin_cpu(partner, apart));
+			ASSERT_EQ(0, task_pin(0, &two));
+			/* on a busy host a turn takes long: they have to seem idle beside */
+			ASSERT_EQ(apart, turn_after(20000, to[1], from[0]));
+			ASSERT_EQ(0, task_pin_cpu(0, self->a0));
+			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
+			on[i] += turn_after(20000, to[1], from[0]) == self->a0;
+		}
+		TH_LOG("%-16s of %d: %d where the waker was", hints[i], ROUNDS, on[i]);
+	}
+	EXPECT_GE(FEW, on[0]);
+	EXPECT_LE(HALF, on[1]);
+	EXPECT_LE(HALF, on[2]);
+	EXPECT_LE(2 * HALF, COUNT("pack_followed"));
+	task_kill(partner);
+}
+
+/* Two tasks that pass tokens to each other, and work 2 ms for each, and rest. */
+struct relay {
+	volatile int cpu[2];
+	volatile long rounds, together;
+};
+
+static void relay_run(struct relay *r, int me, int in, int out, int rest)
+{
+	struct timespec t;
+	long end, now;
+	char token;
+
+	while (read(in, &token, 1) == 1) {
+		r->cpu[me] = sched_getcpu();
+		if (!me) {
+			r->together += r->cpu[0] == r->cpu[1];
+			r->rounds++;
+		}
+		for (end = 0, now = 0; now <= end; ) {
+			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+			now = t.tv_sec * 1000000000L + t.tv_nsec;
+			end = end ? end : now + 2000000;
+		}
+		if (rest)
+			usleep(rest);
+		if (write(out, &token, 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+/* Of a hundred rounds, how many they were on one CPU for; -1 if it failed. */
+static long relay_together(const char *cg, const cpu_set_t *on, int tokens, int rest)
+{
+	struct relay *r = SHARED(struct relay);
+	long rounds, together;
+	int pipes[2][2];
+	pid_t pids[2];
+
+	if (!r || pipe(pipes[0]) || pipe(pipes[1]))
+		return -1;
+	for (int i = 0; i < 2; i++) {
+		pids[i] = task_fork(cg);
+		if (pids[i] < 0)
+			return -1;
+		if (!pids[i])
+			relay_run(r, i, pipes[i][0], pipes[!i][1], rest);
+		if (task_pin(pids[i], on))
+			return -1;
+	}
+	if (write(pipes[0][1], "two", tokens) != tokens)
+		return -1;
+	/* until they have settled */
+	usleep(500000);
+	rounds = r->rounds;
+	together = r->together;
+	if (!WAIT_FOR(r->rounds - rounds >= 100))
+		return -1;
+	rounds = r->rounds - rounds;
+	together = r->together - together;
+	for (int i = 0; i < 2; i++) {
+		task_kill(pids[i]);
+		close(pipes[i][0]);
+		close(pipes[i][1]);
+	}
+	return together * 100 / rounds;
+}
+
+/*
+ * With one token two tasks really take turns, with two each works while the other does,
+ * and the pipe says the same of both. What needs two CPUs is not packed onto one.
+ */
+TEST_F_TIMEOUT(wake, pack_pipeline, 120)
+{
+	long none, turns, pipeline;
+
+	if (self->a1 < 0)
+		SKIP(return, "needs two CPUs in an LLC");
+	none = relay_together(self->cg, &self->a, 1, 10000);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "pack"));
+	turns = relay_together(self->cg, &self->a, 1, 10000);
+	pipeline = relay_together(self->cg, &self->a, 2, 0);
+	TH_LOG("on one CPU in %ld %% of the rounds without a hint, %ld %% with pack, %ld %% if both work",
+	       none, turns, pipeline);
+	ASSERT_LE(0, none);
+	EXPECT_GE(50, none);
+	EXPECT_LE(50, turns);
+	ASSERT_LE(0, pipeline);
+	EXPECT_GE(50, pipeline);
 }
 
 /* With nothing awake in the LLC, pack has nothing to offer. */
