@@ -3,28 +3,37 @@
 # What cpu.headroom costs a period with many groups held back: time in its timer, and in its interrupts. On a lab machine:
 #   make lab TOPO=zen CMD="$(cat bench/headroom-cost.sh)"
 # `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
-# With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs.
+# With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs. With parents=N the
+# groups are those of N parents in turn, and each parent has a group that demands 30 %; groups=0 leaves them idle.
 set -e
-groups=${groups:-1000} seconds=${seconds:-0.5} limit=${limit:-headroom}
+groups=${groups:-1000} parents=${parents:-1} seconds=${seconds:-0.5} limit=${limit:-headroom}
 cgroup=/sys/fs/cgroup/cost trace=/sys/kernel/tracing
 [ -e $trace/trace ] || mount -t tracefs none $trace
 mkdir $cgroup
 echo +cpu > /sys/fs/cgroup/cgroup.subtree_control
 echo +cpu > $cgroup/cgroup.subtree_control
 mkfifo /tmp/go
-mkdir $cgroup/main
-(echo 0 > $cgroup/main/cgroup.procs; exec sleep 1000) &
+i=0
+while [ $i -lt "$parents" ]; do
+	mkdir $cgroup/p$i
+	echo +cpu > $cgroup/p$i/cgroup.subtree_control
+	mkdir $cgroup/p$i/main
+	[ "$groups" != 0 ] || mkdir $cgroup/p$i/side
+	(echo 0 > $cgroup/p$i/main/cgroup.procs; exec sleep 1000) &
+	i=$((i + 1))
+done
 i=0
 while [ $i -lt "$groups" ]; do
-	mkdir $cgroup/side$i
-	[ $limit = headroom ] || echo $(($(nproc) * 70000 / groups)) 100000 > $cgroup/side$i/cpu.max
+	side=$cgroup/p$((i % parents))/side$i
+	mkdir $side
+	[ $limit = headroom ] || echo $(($(nproc) * 70000 / groups)) 100000 > $side/cpu.max
 	# A loop begins when the pipe is opened for writing.
-	(echo 0 > $cgroup/side$i/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
+	(echo 0 > $side/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
 	i=$((i + 1))
 done
 sleep 0.2
-[ $limit = max ] || echo 30 > $cgroup/main/cpu.headroom
-: > /tmp/go
+for file in $cgroup/p*/main/cpu.headroom; do [ $limit = max ] || echo 30 > "$file"; done
+[ "$groups" = 0 ] || : > /tmp/go
 sleep 0.3
 for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_function_entry csd/csd_function_exit \
 	steer/steer_headroom_update; do
@@ -32,16 +41,18 @@ for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_functi
 done
 sleep "$seconds"
 echo 0 > $trace/tracing_on
-awk -v groups="$groups" -v periods=$([ $limit = headroom ] || echo "$seconds" | awk '{ print $1 * 10 }') '
+awk -v groups="$groups" -v parents="$parents" -v periods=$([ $limit = headroom ] || echo "$seconds" | awk '{ print $1 * 10 }') '
 function ends(kind, key) {
 	if (!((kind, key) in began)) return
 	took = (stamp - began[kind, key]) * 1e6
 	delete began[kind, key]
 	sum[kind] += took; count[kind]++
+	on[kind, cpu] += took
+	if (on[kind, cpu] > fullest[kind]) fullest[kind] = on[kind, cpu]
 	if (took > most[kind]) most[kind] = took
 }
 /^#/ { next }
-{ for (f = 1; f <= NF; f++) if ($f ~ /^[0-9]+\.[0-9]+:$/) { stamp = $f + 0; name = $(f + 1); key = $2 $(f + 2); break } }
+{ for (f = 1; f <= NF; f++) if ($f ~ /^[0-9]+\.[0-9]+:$/) { stamp = $f + 0; name = $(f + 1); cpu = $2; key = cpu $(f + 2); break } }
 name == "hrtimer_expire_entry:" && /function=(steer_pool_timer|sched_cfs_(period|slack)_timer)/ { began["timer", key] = stamp }
 name == "hrtimer_expire_exit:" { ends("timer", key) }
 name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp }
@@ -49,9 +60,9 @@ name == "csd_function_exit:" { ends("interrupts", key) }
 name == "steer_headroom_update:" { periods++; last = $0 }
 END {
 	for (kind in sum)
-		printf "%s: %.1f us a period, %d calls in %d periods, the longest %.0f us\n", kind, sum[kind] / periods,
-			count[kind], periods, most[kind]
+		printf "%s: %.1f us a period, %d calls of %.2f us in %d periods, the longest %.0f us, %.0f us on one CPU\n", kind,
+			sum[kind] / (periods ? periods : 1), count[kind], sum[kind] / count[kind], periods, most[kind], fullest[kind]
 	if (last == "") exit
 	sub(/^.*cgroup=/, "cgroup=", last)
-	print groups " groups; the last period: " last
+	print groups " busy groups of " parents " parents; the last period: " last
 }' $trace/trace
