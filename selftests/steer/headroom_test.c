@@ -969,6 +969,42 @@ TEST_F_TIMEOUT(headroom, timers, 300)
 	ASSERT_EQ(0, file_write(path, "1", 1));
 }
 
+/* Periods in which a budget was halved; fewer, if one ends between the two looks. */
+static int halved(struct trace *trace)
+{
+	int all = trace_count(trace, "steer_headroom_update", NULL);
+
+	return all - trace_count(trace, "steer_headroom_update", " halved=0 ");
+}
+
+/*
+ * When the protected group takes all that is idle, what is left of the budget is halved
+ * in the period in which that happens; where enough is idle, never.
+ */
+TEST_F_TIMEOUT(headroom, exhausted, 300)
+{
+	cpu_set_t one = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	struct trace trace = { };
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &one, 0));
+	ASSERT_EQ(0, hogs_start(&self->more, self->main, &self->t.cpus, 0));
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	EXPECT_DEMAND(self->side, "30.00");
+	some_periods();
+
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	some_periods();
+	EXPECT_LT(0, trace_count(&trace, "steer_headroom_update", " halved=0 "));
+	EXPECT_GE(0, halved(&trace));
+	EXPECT_EQ(0, hogs_run(&self->more));
+	EXPECT_TRUE(WAIT_FOR(halved(&trace) > 1));
+	trace_stop(&trace);
+}
+
 /* Idle is that of the CPUs that a group may use, and those only. */
 TEST_F_TIMEOUT(headroom, cpusets, 300)
 {
