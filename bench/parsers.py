@@ -106,6 +106,8 @@ def stream(output: str) -> Values:
 
 # A demand is kept where no more than this is missing: idle time is told in hundredths of a second.
 REACHED_POINTS = 2.0
+# What cpu.headroom leaves a side job whatever is demanded, in percent of the machine; see kernel/sched/steer_headroom.c.
+FLOOR = 1.0
 
 
 def _results(output: str) -> list[dict[str, Any]]:
@@ -192,22 +194,26 @@ def headroom_share(output: str) -> Values:
     return values
 
 
-def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[float], bool]) -> float:
-    """Milliseconds from the begin of a stage until idle time is so, in two steps on end; all of it where it never is.
+def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[float, float], bool]) -> float:
+    """Milliseconds from the begin of a stage until idle time and side work are so, in two steps on end; all of it where
+    they never are.
 
     Of each step counts the mean with the one before, both in the stage: within a period, side work comes and goes.
     """
+    side = [sum(used) for used in zip(*(group["usage"] for group in _sides(seen).values()))] or [0.0] * len(seen["idle"])
     times = [0.0, *seen["at_s"]]
     steps = [at for at in range(len(times) - 1) if times[at] > begin - 0.01 and times[at + 1] <= end + 0.01]
-    smooth = [(times[at + 1], (seen["idle"][before] + seen["idle"][at]) / 2) for before, at in zip(steps, steps[1:])]
-    for (time, idle), (_, following) in zip(smooth, smooth[1:]):
-        if reached(idle) and reached(following):
+    smooth = [(times[at + 1], _mean([seen["idle"][before], seen["idle"][at]]), _mean([side[before], side[at]]))
+              for before, at in zip(steps, steps[1:])]
+    for (time, *now), (_, *following) in zip(smooth, smooth[1:]):
+        if reached(*now) and reached(*following):
             return float(1000 * (time - begin))
     return 1000 * (end - begin)
 
 
 def headroom_step(output: str) -> Values:
-    """The three stages of a step: how long until the demand is kept, and until the side job has its share back.
+    """The three stages of a step: how long until the demand is kept, until the side job did what it can for that, and
+    until it has its share back.
 
     A time as long as the stage says that it did not happen in it. Without a side job there is none to have it back.
     """
@@ -217,16 +223,20 @@ def headroom_step(output: str) -> Values:
     seen, (demand, _, _) = _observed(found), _asked(output)
     _, high, back = served["stages"]
 
-    def kept(idle: float) -> bool:
+    def kept(idle: float, _side: float) -> bool:
         return idle >= demand - REACHED_POINTS
 
-    def used(idle: float) -> bool:
+    def gone(idle: float, side: float) -> bool:
+        return kept(idle, side) or side <= FLOOR + REACHED_POINTS
+
+    def used(idle: float, _side: float) -> bool:
         return idle <= demand + REACHED_POINTS
 
     values = {"reaction": _first(seen, high["begin_s"], high["end_s"], kept), "high_p99":
               _number(high["latency_us"], "p99"), **_machine(output),
               "high_idle": _machine(output, high["begin_s"] + 0.3, high["end_s"])["idle"]}
     if "side" in values:
+        values["gives_way"] = _first(seen, high["begin_s"], high["end_s"], gone)
         values["return"] = _first(seen, back["begin_s"], back["end_s"], used)
     return values
 

@@ -76,9 +76,9 @@ class Parsers(unittest.TestCase):
         values = parsers.headroom_share(output(served(), json.dumps(seen, separators=(",", ":")), jobs=4))
         self.assertAlmostEqual(values["share_error"], 10.0)
 
-    def step(self, idle: list[float], demand: float = 20) -> dict[str, float]:
+    def step(self, idle: list[float], demand: float = 20, side: list[float] | None = None) -> dict[str, float]:
         stages = ((20.0, 0.0, 1.0), (60.0, 1.0, 2.0), (20.0, 2.0, 3.0))
-        return parsers.headroom_step(output(served(*stages), observed(idle, [30.0] * 60), demand=demand))
+        return parsers.headroom_step(output(served(*stages), observed(idle, side or [30.0] * 60), demand=demand))
 
     def test_reaction(self) -> None:
         """Idle is short of the demand for 150 ms of the second stage, and beyond it for 200 ms of the third."""
@@ -103,6 +103,16 @@ class Parsers(unittest.TestCase):
     def test_never_reached(self) -> None:
         """Then it took as long as the stage."""
         self.assertAlmostEqual(self.step([0.0] * 60)["reaction"], 1000.0)
+
+    def test_gives_way(self) -> None:
+        """The service has piled up work: for 250 ms no side job is there to give anything back."""
+        idle = [20.0] * 20 + [5.0] * 7 + [20.0] * 33
+        side = [40.0] * 20 + [20.0, 10.0] + [2.0] * 18 + [40.0] * 20
+        values = self.step(idle, side=side)
+        self.assertAlmostEqual(values["reaction"], 450.0)
+        self.assertAlmostEqual(values["gives_way"], 200.0)
+        self.assertAlmostEqual(self.step(idle, side=[40.0] * 60)["gives_way"], 450.0)
+        self.assertAlmostEqual(self.step([20.0] * 60, side=[40.0] * 60)["gives_way"], 100.0)
 
     def test_series(self) -> None:
         found = parsers.headroom_series(output(served(), observed([20.0] * 2, [30.0] * 2, budget_us=[350000, None])))
