@@ -98,29 +98,18 @@ static unsigned int rnd(unsigned int *seed, unsigned int n)
 	return (*seed >> 16) % n;
 }
 
-static int cpu_online(int cpu, bool on)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	return file_write(path, on ? "1" : "0", 1);
-}
-
 /* CPUs that go off and on: not the first two, where the quiet tasks are */
 static bool pluggable(const struct topo *t, int cpu)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
 	return cpu != cpuset_nth(&t->cpus, 0) && cpu != cpuset_nth(&t->cpus, 1) &&
-	       !access(path, W_OK);
+	       cpu_can_go(cpu);
 }
 
 static void all_online(const struct topo *t)
 {
 	for (int cpu = 0; cpu < STEER_MAX_CPUS; cpu++)
 		if (CPU_ISSET(cpu, &t->cpus) && pluggable(t, cpu))
-			cpu_online(cpu, true);
+			cpu_set_online(cpu, true);
 }
 
 FIXTURE_SETUP(churn)
@@ -420,7 +409,7 @@ static void hotplug(FIXTURE_DATA(churn) *self, unsigned int seed)
 		if (pluggable(&self->t, cpu)) {
 			bool on = rnd(&seed, 2);
 
-			if (!cpu_online(cpu, on))
+			if (!cpu_set_online(cpu, on))
 				count(self->page, on ? CPU_ON : CPU_OFF);
 			if (rnd(&seed, 4) == 0)
 				all_online(&self->t);

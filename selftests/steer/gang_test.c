@@ -736,7 +736,6 @@ static int spin_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid, int 
 TEST_F_TIMEOUT(gang, hotplug, 300)
 {
 	pid_t pid[2][MAX_GANG] = { };
-	char path[64];
 
 	REQUIRE_CPUS(2);
 	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
@@ -748,10 +747,9 @@ TEST_F_TIMEOUT(gang, hotplug, 300)
 	for (int i = 0; i < 3 * (self->nr - 1); i++) {
 		int cpu = cpuset_nth(&self->cpus, 1 + i % (self->nr - 1));
 
-		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-		EXPECT_EQ(0, file_write(path, "0", 1));
+		EXPECT_EQ(0, cpu_set_online(cpu, false));
 		usleep(20000);
-		EXPECT_EQ(0, file_write(path, "1", 1));
+		EXPECT_EQ(0, cpu_set_online(cpu, true));
 	}
 	for (int i = 0; i < 2; i++) {
 		long led = cg_stat(i ? self->b : self->a, "gang_slots_led");

@@ -466,19 +466,17 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 {
 	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	cpu_set_t one = cpuset_one(cpu);
-	char path[64];
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	if (self->t.nr_cpus < 2 || access(path, W_OK))
+	if (self->t.nr_cpus < 2 || !cpu_can_go(cpu))
 		SKIP(return, "needs a CPU that can go off");
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &one, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
 	ASSERT_EQ(0, hold(self, self->side, "90"));
 	EXPECT_TRUE(is_held(self->side, 2));
 	for (int round = 0; round < 3; round++) {
-		EXPECT_EQ(0, file_write(path, "0", 1));
+		EXPECT_EQ(0, cpu_set_online(cpu, false));
 		EXPECT_TRUE(is_held(self->side, 2));
-		EXPECT_EQ(0, file_write(path, "1", 1));
+		EXPECT_EQ(0, cpu_set_online(cpu, true));
 		EXPECT_EQ(0, task_pin_cpu(self->more.hog[0].pid, cpu));
 		EXPECT_EQ(0, task_pin_cpu(self->hogs.hog[self->hogs.nr - 1].pid, cpu));
 		EXPECT_TRUE(is_held(self->side, 2));
@@ -943,7 +941,7 @@ TEST_F_TIMEOUT(headroom, timers, 300)
 	int online = sysconf(_SC_NPROCESSORS_ONLN), nr = 16 * online;
 	int cpu = cpuset_nth(&self->t.cpus, 1) + 1;
 	cpu_set_t one = cpuset_one(cpu);
-	char apart[64], path[64];
+	char apart[64];
 
 	if (file_read("/sys/devices/system/cpu/isolated", apart, sizeof(apart)) > 1 ||
 	    (file_read("/sys/devices/system/cpu/nohz_full", apart, sizeof(apart)) > 1 &&
@@ -957,16 +955,15 @@ TEST_F_TIMEOUT(headroom, timers, 300)
 		TH_LOG("%d timers", timers_most());
 
 	/* One that none of the groups uses, or they would all have new pools. */
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	if (online <= self->t.nr_cpus || access(path, W_OK))
+	if (online <= self->t.nr_cpus || !cpu_can_go(cpu))
 		return;
 	/* It is never without a task; see hotplug. */
 	ASSERT_EQ(0, hogs_start(&self->more, CG_ROOT, &one, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
-	ASSERT_EQ(0, file_write(path, "0", 1));
+	ASSERT_EQ(0, cpu_set_online(cpu, false));
 	EXPECT_TRUE(WAIT_FOR(timers_most() <= 1 + nr / (online - 1)))
 		TH_LOG("%d timers on %d CPUs, %d on one of them", nr, online - 1, timers_most());
-	ASSERT_EQ(0, file_write(path, "1", 1));
+	ASSERT_EQ(0, cpu_set_online(cpu, true));
 }
 
 /* Periods in which a budget was halved; fewer, if one ends between the two looks. */

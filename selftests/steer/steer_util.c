@@ -262,6 +262,22 @@ int topo_read(struct topo *t)
 	return 0;
 }
 
+bool cpu_can_go(int cpu)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), SYSCPU "/cpu%d/online", cpu);
+	return !access(path, W_OK);
+}
+
+int cpu_set_online(int cpu, bool online)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), SYSCPU "/cpu%d/online", cpu);
+	return file_write(path, online ? "1" : "0", 1);
+}
+
 /* CPUs of the smallest LLC */
 int topo_llc_weight(const struct topo *t)
 {

@@ -67,6 +67,9 @@ struct topo {
 
 int topo_read(struct topo *t);
 int topo_llc_weight(const struct topo *t);
+/* Can it go offline? The boot CPU may not. */
+bool cpu_can_go(int cpu);
+int cpu_set_online(int cpu, bool online);
 
 int cpulist_parse(const char *list, cpu_set_t *set);
 void cpulist_format(const cpu_set_t *set, char *buf, size_t len);
