@@ -879,7 +879,7 @@ static long relay_together(const char *cg, const cpu_set_t *on, int tokens, int 
 		if (task_pin(pids[i], on))
 			return -1;
 	}
-	if (write(pipes[0][1], "two", tokens) != tokens)
+	if (write(pipes[0][1], "abc", tokens) != tokens)
 		return -1;
 	/* until they have settled */
 	usleep(500000);
@@ -898,7 +898,7 @@ static long relay_together(const char *cg, const cpu_set_t *on, int tokens, int 
 }
 
 /*
- * With one token two tasks really take turns, with two each works while the other does,
+ * With one token two tasks really take turns, with three each works while the other does,
  * and the pipe says the same of both. What needs two CPUs is not packed onto one.
  */
 TEST_F_TIMEOUT(wake, pack_pipeline, 120)
@@ -910,14 +910,14 @@ TEST_F_TIMEOUT(wake, pack_pipeline, 120)
 	none = relay_together(self->cg, &self->a, 1, 10000);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "pack"));
 	turns = relay_together(self->cg, &self->a, 1, 10000);
-	pipeline = relay_together(self->cg, &self->a, 2, 0);
+	pipeline = relay_together(self->cg, &self->a, 3, 0);
 	TH_LOG("on one CPU in %ld %% of the rounds without a hint, %ld %% with pack, %ld %% if both work",
 	       none, turns, pipeline);
 	ASSERT_LE(0, none);
 	EXPECT_GE(50, none);
 	EXPECT_LE(50, turns);
 	ASSERT_LE(0, pipeline);
-	EXPECT_GE(50, pipeline);
+	EXPECT_GE(25, pipeline);
 }
 
 /* With nothing awake in the LLC, pack has nothing to offer. */
