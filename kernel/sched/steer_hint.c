@@ -15,8 +15,8 @@
  * cleared by a search that fails; in between it lies. Tasks were therefore
  * piled onto a full LLC, and p99 wakeup latency rose from 73 us to 2.6 ms with
  * 16 workers. So here a hint is followed only onto a CPU that has been looked
- * at and found idle. Otherwise the default path runs as if there were no hint,
- * and a counter tells why.
+ * at and found idle, or that the waker is about to leave. Otherwise the default path
+ * runs as if there were no hint, and a counter tells why.
  *
  * That look can be outdated by the time the task is queued, as it can on the
  * default path: two wakers may choose one CPU. The window is the same few
@@ -58,11 +58,12 @@
  * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
  * depends on SMT, nor on the state of a periodic average.
  *
- * Two tasks that take turns are never runnable at once for long, so pack gives them
- * one CPU: no other one is woken up for each message. That the waker is about to
- * sleep is only what it says. A pipe says so, too, where both sides are busy all the
- * time; then each is runnable for more than half of it, on one CPU as on two, and
- * they are left apart.
+ * Two tasks that take turns are never runnable at once for long. So pack gives them
+ * one CPU: no other one is woken up for each message. Words that gather tasks do so
+ * where no core of the waker's LLC is idle; side by side, each pair would have halves
+ * of two cores. That the waker is about to sleep is only what it says. A pipe says so,
+ * too, where both sides are busy all the time; but then both are runnable all the
+ * time, on one CPU as on two, and they are left apart.
  *
  * Nor does wake_hold keep a task from a waker that it takes turns with. Whoever
  * asks for it wants a task in its warm cache, whatever passes by and wakes it up;
@@ -462,16 +463,36 @@ static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
 	return busy;
 }
 
+static bool steer_llc_has_idle_core(struct task_struct *p, int cpu)
+{
+	int other;
+
+	for_each_cpu_wrap(other, steer_llc(cpu), cpu) {
+		if (steer_cpu_allowed(p, other) && steer_cpu_idle(p, other) &&
+		    steer_siblings_idle(other))
+			return true;
+	}
+	return false;
+}
+
 /*
  * May @p have the CPU of the waker that it takes turns with? Not if both together
  * were runnable for more than one CPU can run.
  */
-static bool steer_pack_turns(struct task_struct *p, bool sync)
+static bool steer_turns_here(struct task_struct *p, u32 hint, bool sync)
 {
-	return steer_takes_turns(p, sync) && steer_nr_wanting(this_rq()) <= 1 &&
-	       steer_cpu_allowed(p, smp_processor_id()) &&
-	       READ_ONCE(p->se.avg.runnable_avg) +
-	       READ_ONCE(current->se.avg.runnable_avg) <= STEER_TURNS_MOST;
+	int cpu = smp_processor_id();
+
+	if (!steer_takes_turns(p, sync) || steer_nr_wanting(this_rq()) > 1 ||
+	    !steer_cpu_allowed(p, cpu) ||
+	    READ_ONCE(p->se.avg.runnable_avg) +
+	    READ_ONCE(current->se.avg.runnable_avg) > STEER_TURNS_MOST)
+		return false;
+	if (hint & STEER_PACK)
+		return true;
+	/* Words that gather tasks do not ask for half of a core. */
+	return steer_overflows(hint, false) && !(hint & STEER_SCAN_FULL) &&
+	       !steer_llc_has_idle_core(p, cpu);
 }
 
 static int steer_pack(struct task_struct *p, int target, int prev_cpu,
@@ -602,9 +623,10 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
 
 	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, sync, &wake);
-	if ((hint & STEER_PACK) && steer_pack_turns(p, sync)) {
+	if (steer_turns_here(p, hint, sync)) {
 		found = waker_cpu;
-		pack = STEER_V_FOLLOWED;
+		if (hint & STEER_PACK)
+			pack = STEER_V_FOLLOWED;
 	}
 	if ((hint & STEER_WAKE) && wake == STEER_V_UNASKED) {
 		/* There is an LLC to choose, and the hint chose it. */

@@ -829,6 +829,60 @@ TEST_F_TIMEOUT(wake, pack_turns, 120)
 	task_kill(partner);
 }
 
+/*
+ * Words that gather tasks do the same where no core of the LLC is idle: the wakee
+ * leaves its idle thread beside a busy one. Where one is, it stays.
+ */
+TEST_F_TIMEOUT(wake, gather_turns, 180)
+{
+	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold" };
+	int to[2], from[2], apart = -1, on;
+	cpu_set_t busy, two;
+	pid_t partner;
+
+	CPU_ZERO(&busy);
+	for (int cpu = 0; cpu < STEER_MAX_CPUS; cpu++) {
+		if (!CPU_ISSET(cpu, &self->a) || CPU_ISSET(cpu, &self->t.core[self->a0]) ||
+		    cpu != cpuset_nth(&self->t.core[cpu], 0))
+			continue;
+		CPU_SET(cpu, &busy);
+		apart = cpuset_nth(&self->t.core[cpu], 1);
+	}
+	if (apart < 0)
+		SKIP(return, "needs two cores in an LLC, with SMT");
+	partner = partner_start(self->cg, to, from);
+	ASSERT_LE(0, partner);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	/* Of whoever has no choice of CPUs nobody remembers that it was woken. */
+	two = cpuset_or(cpuset_one(self->a0), cpuset_one(apart));
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(hints); i++) {
+		const char *hint = hints[i % ARRAY_SIZE(hints)];
+		bool crowded = i >= ARRAY_SIZE(hints);
+
+		if (i == ARRAY_SIZE(hints)) {
+			ASSERT_EQ(0, hogs_run(&self->hogs));
+		}
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hint));
+		on = 0;
+		for (int round = 0; round < ROUNDS; round++) {
+			ASSERT_EQ(0, task_pin_cpu(partner, apart));
+			ASSERT_EQ(0, task_pin(0, &two));
+			ASSERT_EQ(apart, turn_after(20000, to[1], from[0]));
+			ASSERT_EQ(0, task_pin_cpu(0, self->a0));
+			ASSERT_EQ(0, task_pin(partner, &self->a));
+			on += turn_after(20000, to[1], from[0]) == self->a0;
+		}
+		TH_LOG("%-12s of %d: %d where the waker was%s", hint, ROUNDS, on,
+		       crowded ? ", no core idle" : "");
+		if (crowded && strcmp(hint, "none")) {
+			EXPECT_LE(HALF, on);
+		} else {
+			EXPECT_GE(FEW, on);
+		}
+	}
+	task_kill(partner);
+}
+
 /* Two tasks that pass tokens to each other, and work 2 ms for each, and rest. */
 struct relay {
 	volatile int cpu[2];
