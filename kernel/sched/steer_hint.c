@@ -463,11 +463,11 @@ static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
 	return busy;
 }
 
-static bool steer_llc_has_idle_core(struct task_struct *p, int cpu)
+static bool steer_llc_has_idle_core(struct task_struct *p, int cpu, int first)
 {
 	int other;
 
-	for_each_cpu_wrap(other, steer_llc(cpu), cpu) {
+	for_each_cpu_wrap(other, steer_llc(cpu), first) {
 		if (steer_cpu_allowed(p, other) && steer_cpu_idle(p, other) &&
 		    steer_siblings_idle(other))
 			return true;
@@ -479,7 +479,7 @@ static bool steer_llc_has_idle_core(struct task_struct *p, int cpu)
  * May @p have the CPU of the waker that it takes turns with? Not if both together
  * were runnable for more than one CPU can run.
  */
-static bool steer_turns_here(struct task_struct *p, u32 hint, bool sync)
+static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool sync)
 {
 	int cpu = smp_processor_id();
 
@@ -492,7 +492,7 @@ static bool steer_turns_here(struct task_struct *p, u32 hint, bool sync)
 		return true;
 	/* Words that gather tasks do not ask for half of a core. */
 	return steer_overflows(hint, false) && !(hint & STEER_SCAN_FULL) &&
-	       !steer_llc_has_idle_core(p, cpu);
+	       !steer_llc_has_idle_core(p, cpu, prev_cpu);
 }
 
 static int steer_pack(struct task_struct *p, int target, int prev_cpu,
@@ -623,7 +623,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
 
 	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, sync, &wake);
-	if (steer_turns_here(p, hint, sync)) {
+	if (steer_turns_here(p, prev_cpu, hint, sync)) {
 		found = waker_cpu;
 		if (hint & STEER_PACK)
 			pack = STEER_V_FOLLOWED;
