@@ -260,7 +260,7 @@ def watched(system_map: str) -> list[str]:
              if len(line.split()) == 3 and line.split()[1] in "tT"]
     ours = sorted({name for name in names if OURS.match(name) and not NOT_PLACEMENT.fullmatch(name)})
     unique = [name for name in WATCHED if names.count(name) == 1]
-    return [*ours, *unique][:lab.FUNCTIONS_KEPT]
+    return [*ours, *unique]
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -48,7 +48,7 @@ MAX_SLOWNESS = 1000
 MEMORY = 2048  # MiB
 QUANTUM_NS = 250
 RAM_BASE = 0x40000000
-FUNCTIONS_KEPT = 64
+FUNCTIONS_KEPT = 256
 
 # Plugin option -> key of the costs, and what one of it is in the plugin's unit.
 PICOSECONDS = {"llc_hit": "llc_hit_ns", "peer": "peer_ns", "transfer": "transfer_ns",
@@ -239,6 +239,8 @@ def function_ranges(system_map: str, names: Sequence[str]) -> str:
             found[name] = f"{address:x} {end:x} {name}\n"
     if missing := sorted(set(names) - set(found)):
         raise Fail(f"the kernel has no function of its own named {', '.join(missing)} (perhaps inlined)")
+    if len(names) > FUNCTIONS_KEPT:
+        raise Fail(f"{len(names)} functions to count, the plugin keeps {FUNCTIONS_KEPT} (MAX_FUNCTIONS)")
     return "".join(found[name] for name in names)
 
 

@@ -2,6 +2,7 @@
 """Dealing marks to runs, the arithmetic on them, and what is concluded."""
 
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import context  # noqa: F401
@@ -127,6 +128,19 @@ class PlanTest(unittest.TestCase):
                 run.main(["--suite", "overhead", "--where", "host"])
         (words,), _ = main.call_args
         self.assertEqual(words[:5], ["--quick", "--benches", "", "--configs", "pack"])
+
+    def test_more_functions_than_are_kept(self):
+        """None is left out without a word, which would count less than is executed."""
+        names = [f"steer_{number}" for number in range(overhead.lab.FUNCTIONS_KEPT + 1)]
+        text = "".join(f"{0x1000 + 16 * at:x} T {name}\n" for at, name in enumerate([*names, "end"]))
+        self.assertEqual(overhead.watched(text), sorted(names))
+        overhead.lab.function_ranges(text, names[:-1])
+        with self.assertRaisesRegex(Fail, "257 functions to count, the plugin keeps 256"):
+            overhead.lab.function_ranges(text, names)
+
+    def test_plugin_keeps_as_many(self):
+        header = (Path(overhead.lab.__file__).parent / "plugin/lab.h").read_text()
+        self.assertRegex(header, rf"(?m)^#define MAX_FUNCTIONS\t{overhead.lab.FUNCTIONS_KEPT}$")
 
     def test_watched_functions(self):
         text = "1 T __steer_wake_cpu\n2 t steer_scan\n3 T steer_hint_show\n4 T try_to_wake_up\n5 t x\n6 D steer_data\n"

@@ -10,7 +10,7 @@
 #include "qemu_plugin_api.h"
 
 #define MAX_CPUS	512
-#define MAX_FUNCTIONS	64
+#define MAX_FUNCTIONS	256
 #define LINE_SHIFT	6
 #define NONE		UINT64_MAX
 

@@ -198,13 +198,14 @@ static int bad(const char *message, const char *value)
 static int read_functions(const char *path)
 {
 	FILE *in = fopen(path, "re");
+	char more[2];
 
 	if (!in)
 		return bad("cannot open the list of functions", path);
 	while (n_functions < MAX_FUNCTIONS && fscanf(in, "%lx %lx %63s", &functions[n_functions].first,
 						     &functions[n_functions].end, functions[n_functions].name) == 3)
 		n_functions++;
-	if (!feof(in))
+	if (fscanf(in, "%1s", more) != EOF)
 		return bad("more functions than fit, or a line that is not 'first end name'", path);
 	fclose(in);
 	return 0;
