@@ -639,18 +639,13 @@ static long interrupted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds
 {
 	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
 	pid_t pid = task_fork(cg);
-	struct timespec used;
 	long end, before, turns = -1;
 
 	if (!pid) {
 		if (task_pin(0, &first))
 			_exit(1);
 		for (;;) {
-			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-			end = used.tv_sec * 1000000000 + used.tv_nsec + 6000000;
-			do {
-				clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-			} while (used.tv_sec * 1000000000 + used.tv_nsec < end);
+			task_work(6000);
 			usleep(18000);
 		}
 	}

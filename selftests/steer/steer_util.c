@@ -550,6 +550,18 @@ uint64_t task_cpu_ns(pid_t pid)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
+void task_work(long us)
+{
+	struct timespec t;
+	long now, end = 0;
+
+	do {
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+		now = t.tv_sec * 1000000L + t.tv_nsec / 1000;
+		end = end ?: now + us;
+	} while (now < end);
+}
+
 /*
  * fork() a child that dies with the caller, in @cg if that is given. It does
  * not return to the test's code before it is in there.

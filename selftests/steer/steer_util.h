@@ -115,6 +115,8 @@ long task_status(pid_t pid, const char *key);
 long task_sched(pid_t pid, pid_t tid, const char *key);
 int task_set_slice(pid_t pid, uint64_t ns);
 uint64_t task_cpu_ns(pid_t pid);
+/* The calling thread uses so much CPU time. */
+void task_work(long us);
 pid_t task_fork(const char *cg);
 pid_t task_sleep(const char *cg);
 void task_kill(pid_t pid);

@@ -901,11 +901,7 @@ static void relay_run(struct relay *r, int me, int in, int out, int rest)
 			r->together += r->cpu[0] == r->cpu[1];
 			r->rounds++;
 		}
-		for (end = 0, now = 0; now <= end; ) {
-			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-			now = t.tv_sec * 1000000000L + t.tv_nsec;
-			end = end ? end : now + 2000000;
-		}
+		task_work(2000);
 		if (rest)
 			usleep(rest);
 		if (write(out, &token, 1) != 1)
