@@ -287,21 +287,24 @@ TEST_F_TIMEOUT(wake, headroom, 180)
 	EXPECT_LE(HALF, protected.in_a);
 }
 
-/*
- * A task of the group @cg that takes turns with the caller, over two new pipes: for
- * each byte from @to it writes to @from on which CPU it runs.
- */
-static pid_t partner_start(const char *cg, int to[2], int from[2])
-{
+/* The caller and its partner, which take turns over two pipes. */
+struct pair {
 	pid_t partner;
+	int to, from;
+	int rest;	/* before each turn, so that the partner sleeps by then [us] */
+};
+
+/* For each byte it gets the partner, a task of the group @cg, says where it runs. */
+static int pair_start(struct pair *pair, const char *cg, int rest)
+{
+	int to[2], from[2], cpu;
 	char byte;
-	int cpu;
 
 	if (pipe(to) || pipe(from))
-		return -1;
-	partner = task_fork(cg);
-	if (partner)
-		return partner;
+		return -errno;
+	*pair = (struct pair){ task_fork(cg), to[1], from[0], rest };
+	if (pair->partner)
+		return pair->partner < 0 ? -1 : 0;
 
 	while (read(to[0], &byte, 1) == 1) {
 		cpu = sched_getcpu();
@@ -313,21 +316,38 @@ static pid_t partner_start(const char *cg, int to[2], int from[2])
 
 /*
  * The caller wakes its partner over a pipe, whose wakeups tell that the waker is
- * about to sleep. Returns where the partner ran then, or -1. It sleeps after @rest [us].
+ * about to sleep. Returns where the partner ran then, or -1.
  */
-static int turn_after(int rest, int to, int from)
+static int turn(const struct pair *pair)
 {
 	int where;
 
-	usleep(rest);
-	if (write(to, "", 1) != 1 || read(from, &where, sizeof(where)) != sizeof(where))
+	usleep(pair->rest);
+	if (write(pair->to, "", 1) != 1 ||
+	    read(pair->from, &where, sizeof(where)) != sizeof(where))
 		return -1;
 	return where;
 }
 
-static int turn(int to, int from)
+/*
+ * In how many of the ROUNDS the partner, which slept on CPU @apart, ran where the caller
+ * was, on CPU @here, when it might use @free; -1 if it failed. Of whoever has no choice
+ * of CPUs nobody remembers that it was woken, so the caller has two before: @other, too.
+ */
+static int pair_together(const struct pair *pair, int here, int other, int apart,
+			 const cpu_set_t *free)
 {
-	return turn_after(2000, to, from);
+	cpu_set_t two = cpuset_or(cpuset_one(here), cpuset_one(other));
+	int together = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		if (task_pin_cpu(pair->partner, apart) || task_pin(0, &two) ||
+		    turn(pair) != apart || task_pin_cpu(0, here) ||
+		    task_pin(pair->partner, free))
+			return -1;
+		together += turn(pair) == here;
+	}
+	return together;
 }
 
 /*
@@ -337,18 +357,15 @@ static int turn(int to, int from)
 TEST_F_TIMEOUT(wake, pair_stays, 180)
 {
 	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold" };
-	int to[2], from[2], on;
-	cpu_set_t busy, two;
-	pid_t partner;
+	struct pair pair;
+	cpu_set_t busy;
+	int on;
 
 	REQUIRE_LLCS(&self->t, 2);
 	busy = cpuset_minus(self->a, cpuset_one(self->a0));
-	partner = partner_start(self->cg, to, from);
-	ASSERT_LE(0, partner);
+	ASSERT_EQ(0, pair_start(&pair, self->cg, 2000));
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
-	/* Of whoever has no choice of CPUs nobody remembers that it was woken. */
-	two = cpuset_or(cpuset_one(self->a0), cpuset_one(self->a1));
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(hints); i++) {
 		const char *hint = hints[i % ARRAY_SIZE(hints)];
 
@@ -358,20 +375,13 @@ TEST_F_TIMEOUT(wake, pair_stays, 180)
 			ASSERT_EQ(0, hogs_run(&self->more));
 		}
 		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hint));
-		on = 0;
-		for (int round = 0; round < ROUNDS; round++) {
-			ASSERT_EQ(0, task_pin_cpu(partner, self->a0));
-			ASSERT_EQ(0, task_pin(0, &two));
-			ASSERT_EQ(self->a0, turn(to[1], from[0]));
-			ASSERT_EQ(0, task_pin_cpu(0, self->a0));
-			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
-			on += turn(to[1], from[0]) == self->a0;
-		}
+		on = pair_together(&pair, self->a0, self->a1, self->a0, &self->t.cpus);
+		ASSERT_LE(0, on);
 		TH_LOG("%-12s of %d: %d where the waker was%s", hint, ROUNDS, on,
 		       self->more.nr ? ", which was busy" : "");
 		EXPECT_LE(HALF, on);
 	}
-	task_kill(partner);
+	task_kill(pair.partner);
 }
 
 /*
@@ -381,21 +391,20 @@ TEST_F_TIMEOUT(wake, pair_stays, 180)
 TEST_F_TIMEOUT(wake, turns, 120)
 {
 	static const char *const hints[] = { "none", "wake_hold", "fork_spread wake_hold" };
-	int to[2], from[2], joined, last;
-	pid_t partner;
+	struct pair pair;
+	int joined, last;
 
 	REQUIRE_LLCS(&self->t, 2);
-	partner = partner_start(self->cg, to, from);
-	ASSERT_LE(0, partner);
+	ASSERT_EQ(0, pair_start(&pair, self->cg, 2000));
 	ASSERT_EQ(0, task_pin(0, &self->a));
 	for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
 		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
 		joined = 0;
 		for (int round = 0; round < ROUNDS; round++) {
-			ASSERT_EQ(0, task_pin_cpu(partner, self->b0));
-			ASSERT_EQ(self->b0, turn(to[1], from[0]));
-			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
-			last = turn(to[1], from[0]);
+			ASSERT_EQ(0, task_pin_cpu(pair.partner, self->b0));
+			ASSERT_EQ(self->b0, turn(&pair));
+			ASSERT_EQ(0, task_pin(pair.partner, &self->t.cpus));
+			last = turn(&pair);
 			ASSERT_LE(0, last);
 			joined += CPU_ISSET(last, &self->a);
 		}
@@ -403,7 +412,7 @@ TEST_F_TIMEOUT(wake, turns, 120)
 		EXPECT_LE(HALF, joined);
 	}
 	EXPECT_LE(2 * HALF, COUNT("wake_turns"));
-	task_kill(partner);
+	task_kill(pair.partner);
 }
 
 /* wake_hold is not followed into an LLC that has no idle CPU. */
@@ -797,36 +806,27 @@ TEST_F_TIMEOUT(wake, pack_room, 120)
 TEST_F_TIMEOUT(wake, pack_turns, 120)
 {
 	static const char *const hints[] = { "none", "pack", "wake_affine pack" };
-	int to[2], from[2], apart, on[ARRAY_SIZE(hints)] = { 0 };
-	cpu_set_t others, two;
-	pid_t partner;
+	int apart, on[ARRAY_SIZE(hints)];
+	struct pair pair;
+	cpu_set_t others;
 
 	others = cpuset_minus(self->a, self->t.core[self->a0]);
 	apart = cpuset_nth(&others, 0);
 	if (apart < 0)
 		SKIP(return, "needs two cores in an LLC");
-	partner = partner_start(self->cg, to, from);
-	ASSERT_LE(0, partner);
-	/* Of whoever has no choice of CPUs nobody remembers that it was woken. */
-	two = cpuset_or(cpuset_one(self->a0), cpuset_one(apart));
+	/* On a busy host a turn takes long: they have to seem idle beside. */
+	ASSERT_EQ(0, pair_start(&pair, self->cg, 20000));
 	for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
 		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
-		for (int round = 0; round < ROUNDS; round++) {
-			ASSERT_EQ(0, task_pin_cpu(partner, apart));
-			ASSERT_EQ(0, task_pin(0, &two));
-			/* on a busy host a turn takes long: they have to seem idle beside */
-			ASSERT_EQ(apart, turn_after(20000, to[1], from[0]));
-			ASSERT_EQ(0, task_pin_cpu(0, self->a0));
-			ASSERT_EQ(0, task_pin(partner, &self->t.cpus));
-			on[i] += turn_after(20000, to[1], from[0]) == self->a0;
-		}
+		on[i] = pair_together(&pair, self->a0, apart, apart, &self->t.cpus);
+		ASSERT_LE(0, on[i]);
 		TH_LOG("%-16s of %d: %d where the waker was", hints[i], ROUNDS, on[i]);
 	}
 	EXPECT_GE(FEW, on[0]);
 	EXPECT_LE(HALF, on[1]);
 	EXPECT_LE(HALF, on[2]);
 	EXPECT_LE(2 * HALF, COUNT("pack_followed"));
-	task_kill(partner);
+	task_kill(pair.partner);
 }
 
 /*
@@ -836,9 +836,9 @@ TEST_F_TIMEOUT(wake, pack_turns, 120)
 TEST_F_TIMEOUT(wake, gather_turns, 180)
 {
 	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold" };
-	int to[2], from[2], apart = -1, on;
-	cpu_set_t busy, two;
-	pid_t partner;
+	int apart = -1, on;
+	struct pair pair;
+	cpu_set_t busy;
 
 	CPU_ZERO(&busy);
 	for (int cpu = 0; cpu < STEER_MAX_CPUS; cpu++) {
@@ -850,11 +850,9 @@ TEST_F_TIMEOUT(wake, gather_turns, 180)
 	}
 	if (apart < 0)
 		SKIP(return, "needs two cores in an LLC, with SMT");
-	partner = partner_start(self->cg, to, from);
-	ASSERT_LE(0, partner);
+	/* As above. */
+	ASSERT_EQ(0, pair_start(&pair, self->cg, 20000));
 	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
-	/* Of whoever has no choice of CPUs nobody remembers that it was woken. */
-	two = cpuset_or(cpuset_one(self->a0), cpuset_one(apart));
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(hints); i++) {
 		const char *hint = hints[i % ARRAY_SIZE(hints)];
 		bool crowded = i >= ARRAY_SIZE(hints);
@@ -863,15 +861,8 @@ TEST_F_TIMEOUT(wake, gather_turns, 180)
 			ASSERT_EQ(0, hogs_run(&self->hogs));
 		}
 		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hint));
-		on = 0;
-		for (int round = 0; round < ROUNDS; round++) {
-			ASSERT_EQ(0, task_pin_cpu(partner, apart));
-			ASSERT_EQ(0, task_pin(0, &two));
-			ASSERT_EQ(apart, turn_after(20000, to[1], from[0]));
-			ASSERT_EQ(0, task_pin_cpu(0, self->a0));
-			ASSERT_EQ(0, task_pin(partner, &self->a));
-			on += turn_after(20000, to[1], from[0]) == self->a0;
-		}
+		on = pair_together(&pair, self->a0, apart, apart, &self->a);
+		ASSERT_LE(0, on);
 		TH_LOG("%-12s of %d: %d where the waker was%s", hint, ROUNDS, on,
 		       crowded ? ", no core idle" : "");
 		if (crowded && strcmp(hint, "none")) {
@@ -880,7 +871,7 @@ TEST_F_TIMEOUT(wake, gather_turns, 180)
 			EXPECT_GE(FEW, on);
 		}
 	}
-	task_kill(partner);
+	task_kill(pair.partner);
 }
 
 /* Two tasks that pass tokens to each other, and work 2 ms for each, and rest. */
@@ -891,8 +882,6 @@ struct relay {
 
 static void relay_run(struct relay *r, int me, int in, int out, int rest)
 {
-	struct timespec t;
-	long end, now;
 	char token;
 
 	while (read(in, &token, 1) == 1) {
