@@ -240,9 +240,9 @@ static const struct cpumask *steer_llc(int cpu)
 }
 
 /*
- * Look through @span, which has @from somewhere in it, for an idle CPU: the
- * first of an idle core, else the first thread. CPUs in @done were seen before.
- * Each CPU that is looked at uses up one of *@budget.
+ * Look through @span, from @from on, for an idle CPU: the first of an idle core,
+ * else the first thread. CPUs in @done were seen before. Each CPU that is looked
+ * at uses up one of *@budget.
  */
 static int steer_scan(struct task_struct *p, const struct cpumask *span,
 		      int from, const struct cpumask *done, int *budget)
@@ -400,16 +400,22 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 	return cpu >= 0 ? cpu : steer_idle_beyond(p, target, prev_cpu, 0);
 }
 
+/* Do the hints gather tasks, and leave it to us what becomes of those without room? */
+static __always_inline bool steer_gathers(u32 hint)
+{
+	return (hint & (STEER_WAKE | STEER_FORK_AFFINE)) &&
+	       !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
+	       !READ_ONCE(steer_hint_seed1);
+}
+
 /*
- * Do the hints ask for that? A waker that is about to sleep leaves room. Those who
+ * Do they send them elsewhere? A waker that is about to sleep leaves room. Those who
  * pass messages that way need no other CPU, and apart they wake up a sleeping one
  * for each.
  */
 static __always_inline bool steer_overflows(u32 hint, bool sync)
 {
-	return (hint & (STEER_WAKE | STEER_FORK_AFFINE)) && !sync &&
-	       !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
-	       !READ_ONCE(steer_hint_seed1);
+	return !sync && steer_gathers(hint);
 }
 
 /*
@@ -465,34 +471,30 @@ static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
 
 static bool steer_llc_has_idle_core(struct task_struct *p, int cpu, int first)
 {
-	int other;
+	int budget = INT_MAX;
+	int found = steer_scan(p, steer_llc(cpu), first, NULL, &budget);
 
-	for_each_cpu_wrap(other, steer_llc(cpu), first) {
-		if (steer_cpu_allowed(p, other) && steer_cpu_idle(p, other) &&
-		    steer_siblings_idle(other))
-			return true;
-	}
-	return false;
+	return found >= 0 && steer_siblings_idle(found);
 }
 
 /*
  * May @p have the CPU of the waker that it takes turns with? Not if both together
- * were runnable for more than one CPU can run.
+ * were runnable for more than one CPU can run. Words that gather tasks only do not
+ * ask for half of a core.
  */
 static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool sync)
 {
+	bool packs = hint & STEER_PACK;
 	int cpu = smp_processor_id();
 
+	if (!packs && (!steer_gathers(hint) || (hint & STEER_SCAN_FULL)))
+		return false;
 	if (!steer_takes_turns(p, sync) || steer_nr_wanting(this_rq()) > 1 ||
 	    !steer_cpu_allowed(p, cpu) ||
 	    READ_ONCE(p->se.avg.runnable_avg) +
 	    READ_ONCE(current->se.avg.runnable_avg) > STEER_TURNS_MOST)
 		return false;
-	if (hint & STEER_PACK)
-		return true;
-	/* Words that gather tasks do not ask for half of a core. */
-	return steer_overflows(hint, false) && !(hint & STEER_SCAN_FULL) &&
-	       !steer_llc_has_idle_core(p, cpu, prev_cpu);
+	return packs || !steer_llc_has_idle_core(p, cpu, prev_cpu);
 }
 
 static int steer_pack(struct task_struct *p, int target, int prev_cpu,
