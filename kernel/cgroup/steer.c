@@ -283,6 +283,7 @@ static const char * const steer_stat_keys[STEER_NR_COUNTERS] = {
 	[STEER_NR_WAKE_AFFINITY] = "hint_wake_affinity",
 	[STEER_NR_WAKE_IRQ] = "hint_wake_irq",
 	[STEER_NR_WAKE_TURNS] = "hint_wake_turns",
+	[STEER_NR_TURNS_FOLLOWED] = "hint_turns_followed",
 	[STEER_NR_REACH_FOLLOWED] = "hint_reach_followed",
 	[STEER_NR_REACH_FULL] = "hint_reach_full",
 	[STEER_NR_SCAN_FOLLOWED] = "hint_scan_followed",

@@ -51,7 +51,9 @@
  * looks for idle CPUs in one LLC only, keeps them there. So wake_affine draws
  * tasks only while half of the LLC is idle, not for a while after it was not, and
  * with wake_affine, wake_hold and fork_affine a task that would have to queue in
- * its LLC goes to the nearest idle CPU beyond, unless its waker is about to sleep.
+ * its LLC goes to the nearest idle CPU beyond, unless its waker is about to sleep. If
+ * the two take turns, it does even then where a third one waits for the waker's CPU:
+ * what keeps that many pairs in one LLC would be nothing but that none leaves first.
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
@@ -409,13 +411,15 @@ static __always_inline bool steer_gathers(u32 hint)
 }
 
 /*
- * Do they send them elsewhere? A waker that is about to sleep leaves room. Those who
+ * Do they send @p elsewhere? A waker that is about to sleep leaves room. Those who
  * pass messages that way need no other CPU, and apart they wake up a sleeping one
- * for each.
+ * for each. But two pairs on one CPU wait for each other: where somebody else wants
+ * the waker's, @p leaves, and its partner joins it with the next turn.
  */
-static __always_inline bool steer_overflows(u32 hint, bool sync)
+static __always_inline bool steer_overflows(struct task_struct *p, u32 hint, bool sync)
 {
-	return !sync && steer_gathers(hint);
+	return steer_gathers(hint) &&
+	       (!sync || (steer_takes_turns(p, sync) && steer_nr_wanting(this_rq()) > 1));
 }
 
 /*
@@ -629,6 +633,8 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		found = waker_cpu;
 		if (hint & STEER_PACK)
 			pack = STEER_V_FOLLOWED;
+		else
+			steer_count(p, STEER_NR_TURNS_FOLLOWED);
 	}
 	if ((hint & STEER_WAKE) && wake == STEER_V_UNASKED) {
 		/* There is an LLC to choose, and the hint chose it. */
@@ -656,7 +662,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		found = steer_idle_beyond(p, pointed, prev_cpu, hint);
 		reach = steer_verdict_of(found);
 	}
-	if (found < 0 && steer_overflows(hint, sync))
+	if (found < 0 && steer_overflows(p, hint, sync))
 		found = steer_overflow(p, target, prev_cpu);
 	if (no_search) {
 		if (found < 0)
@@ -730,7 +736,7 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	lockdep_assert_held(&p->pi_lock);
 
 	/* Its hint has looked there, and found nothing. */
-	if ((hint & STEER_REACH) || steer_overflows(hint, sync))
+	if ((hint & STEER_REACH) || steer_overflows(p, hint, sync))
 		return -1;
 	if (steer_wake_completes(prev_cpu))
 		return -1;

@@ -16,6 +16,7 @@ static const char * const counters[] = {
 	"hint_fork_followed", "hint_fork_full", "hint_fork_affinity",
 	"hint_wake_followed", "hint_wake_same_llc", "hint_wake_full",
 	"hint_wake_affinity", "hint_wake_irq", "hint_wake_turns",
+	"hint_turns_followed",
 	"hint_reach_followed", "hint_reach_full",
 	"hint_scan_followed", "hint_scan_full",
 	"hint_pack_followed", "hint_pack_full",

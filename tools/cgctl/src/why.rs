@@ -121,6 +121,10 @@ pub fn sentences(state: &State) -> Vec<String> {
         }
         out.extend(CATEGORIES.iter().filter(|known| has_category(words, known.name))
                    .filter_map(|known| category(known, &state.stat)));
+        let turns = get("hint_turns_followed");
+        if turns > 0 && (has_category(words, "wake") || has_category(words, "fork")) {
+            out.push(format!("turns: {} wakeups placed where the waker was, as the two take turns", count(turns)));
+        }
         if has_category(words, "slice") && state.stat.contains_key("hint_slice_followed") {
             let custom = get("hint_slice_custom");
             out.push(format!("slice: {} requests with a scaled slice{}", count(get("hint_slice_followed")),
@@ -212,10 +216,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_counters(values in proptest::collection::vec(any::<u64>(), 25), words in 0u32..0x1000) {
+        fn any_counters(values in proptest::collection::vec(any::<u64>(), 26), words in 0u32..0x1000) {
             let keys = ["hint_wake_followed", "hint_wake_full", "hint_wake_affinity", "hint_wake_irq",
-                "hint_wake_turns", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full", "hint_reach_followed",
-                "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed", "hint_pack_full",
+                "hint_wake_turns", "hint_turns_followed", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full",
+                "hint_reach_followed", "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed", "hint_pack_full",
                 "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up", "gang_slots_led", "gang_ipis",
                 "gang_ipis_empty", "headroom_periods", "headroom_capped_periods", "headroom_capped_usec",
                 "hint_slice_followed", "hint_preempt_followed"];
