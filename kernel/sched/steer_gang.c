@@ -100,9 +100,17 @@
  * its parent's scope without a member; a waking one of a gang that had a slot lately
  * looks for one, too. The load balancer does not bring a second member to a CPU
  * unless that makes the numbers more equal, or, after some attempts, there is nobody
- * else that it could take. And a CPU that picks a member while
- * another one waits there pushes that to a CPU of the scope without any, now and
- * then: members that never sleep are placed by nobody else.
+ * else that it could take. And a CPU that picks a member while another one waits there
+ * pushes that to a CPU of the scope without any, now and then: members that never sleep
+ * are placed by nobody else.
+ *
+ * In the others' slot, a CPU on which members are alone runs them, for nothing if they
+ * wait for those that are held back elsewhere. And where two others share a CPU with a
+ * member, the gang is owed less there than on the rest, so it cannot have its due
+ * anywhere. So a CPU that picks one of no gang pushes another such one to the nearest CPU
+ * of the scope that has a member, and two less that are not of that gang. The load
+ * balancer would not always: a task that sleeps for half of the time has the load of its
+ * whole group when it does not.
  *
  * Locks and lifetime
  * ------------------
@@ -193,6 +201,16 @@ struct steer_gang_slot {
 } ____cacheline_aligned_in_smp;
 
 /**
+ * struct steer_gang_tried - what is tried again, but ever more seldom
+ * @next: not before that [ns]
+ * @pause: how many slots were between that and the last time
+ */
+struct steer_gang_tried {
+	u64			next;
+	unsigned int		pause;
+};
+
+/**
  * struct steer_gang_cpu - what a CPU knows; under its rq lock, but for some
  * @cpu: its number
  * @kicked: an interrupt is under way; atomic
@@ -228,8 +246,8 @@ struct steer_gang_slot {
  * @slept_slot: the slot in which a member last went to sleep here
  * @slept_seq: its number
  * @spread: the gang of which one member is to leave this CPU
- * @next_spread: look for a place for it not before [ns]
- * @spread_pause: how many slots were between that and the last time
+ * @spread_other: or, if that is set, one that is in no gang
+ * @tried: when that was tried, for a member and for such another one
  * @push: to do that when the pick is over
  * @buddy: for comparison with the ancestor: the slot whose gang comes next
  */
@@ -268,8 +286,8 @@ struct steer_gang_cpu {
 	struct steer_gang_slot	*slept_slot;
 	u64			slept_seq;
 	struct steer_gang	*spread;
-	u64			next_spread;
-	unsigned int		spread_pause;
+	bool			spread_other;
+	struct steer_gang_tried	tried[2];
 	struct balance_callback	push;
 	struct steer_gang_slot	*buddy;
 };
@@ -1152,34 +1170,112 @@ static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int f
 	return found;
 }
 
+/* What of @cpu those used lately that are not of the gang; of 1024. */
+static long steer_gang_used_by_others(struct steer_gang *gang, int cpu)
+{
+	return (long)READ_ONCE(cpu_rq(cpu)->cfs.avg.util_avg) -
+	       (long)READ_ONCE(gang->tg->cfs_rq[cpu]->avg.util_avg);
+}
+
+/* As steer_gang_others(), with those that sleep, but are still queued. */
+static int steer_gang_others_queued(struct steer_gang *gang, int cpu)
+{
+	struct cfs_rq *all = &cpu_rq(cpu)->cfs, *members = gang->tg->cfs_rq[cpu];
+
+	return (int)(READ_ONCE(all->h_nr_queued) - READ_ONCE(members->h_nr_queued)) -
+	       (int)(steer_cfs_nr_idle(all) - steer_cfs_nr_idle(members));
+}
+
+/*
+ * Has @cpu members, and at least two others less than @from? Some may sleep there that
+ * will be back soon, so they have to have used less of it than of @from; and what is no
+ * fair task must not use it.
+ */
+static bool steer_gang_calmer(struct steer_gang *gang, int cpu, int from)
+{
+	unsigned int members = steer_gang_queued(gang, cpu);
+	struct rq *rq = cpu_rq(cpu);
+
+	return members && members <= steer_gang_queued(gang, from) &&
+	       steer_gang_others_queued(gang, cpu) + 2 <= steer_gang_others_queued(gang, from) &&
+	       steer_gang_used_by_others(gang, cpu) < steer_gang_used_by_others(gang, from) &&
+	       READ_ONCE(rq->nr_running) == READ_ONCE(rq->cfs.h_nr_queued) &&
+	       rq->cpu_capacity * 5 >= cpu_rq(from)->cpu_capacity * 4;
+}
+
+/*
+ * Such a CPU in the scope of @from, for @p; the nearest. A tickless one is left to whom
+ * it was given, and whoever has a wake word in its LLC.
+ */
+static int steer_gang_calmer_cpu(struct task_struct *p, struct steer_gang *gang, int from)
+{
+	enum steer_scope scope, widest = READ_ONCE(gang->scope);
+	int cpu;
+
+	if (steer_hint(p) & STEER_WAKE)
+		widest = min(widest, STEER_SCOPE_LLC);
+	for (scope = STEER_SCOPE_CORE; scope <= widest; scope++) {
+		for_each_cpu_wrap(cpu, steer_gang_mask(from, scope), from) {
+			if (cpu_rq(cpu)->rd == cpu_rq(from)->rd &&
+			    housekeeping_cpu(cpu, HK_TYPE_TICK) &&
+			    steer_gang_allowed(p, cpu) && steer_gang_calmer(gang, cpu, from))
+				return cpu;
+		}
+	}
+	return -1;
+}
+
+/* Where @p, which leaves @rq, has a place; -1 if nowhere. */
+static int steer_gang_place(struct rq *rq, struct steer_gang_cpu *me, struct task_struct *p)
+{
+	return me->spread_other ? steer_gang_calmer_cpu(p, me->spread, cpu_of(rq)) :
+				  steer_gang_room(p, me->spread, cpu_of(rq), true);
+}
+
+/* Is it still one? With the locks of both runqueues; a member was not there before. */
+static bool steer_gang_placeable(struct rq *rq, struct steer_gang_cpu *me,
+				 struct task_struct *p, int cpu)
+{
+	struct steer_gang *gang = me->spread;
+
+	if (!steer_gang_allowed(p, cpu))
+		return false;
+	if (me->spread_other)
+		return steer_gang_others(gang, rq) > 1 &&
+		       steer_gang_weighty(steer_rq_donor(rq)) &&
+		       steer_gang_calmer(gang, cpu, cpu_of(rq));
+	return steer_gang_queued(gang, cpu_of(rq)) > 1 && !steer_gang_queued(gang, cpu);
+}
+
 /* May @p be pushed from @rq? REQUIRES: its lock. */
-static bool steer_gang_movable(struct rq *rq, struct task_struct *p, struct steer_gang *gang)
+static bool steer_gang_movable(struct rq *rq, struct steer_gang_cpu *me, struct task_struct *p)
 {
 	return task_rq(p) == rq && task_on_rq_queued(p) && !task_on_cpu(rq, p) &&
 	       p != steer_rq_donor(rq) && p->sched_class == &fair_sched_class &&
 	       !p->se.sched_delayed && !is_migration_disabled(p) &&
-	       p->nr_cpus_allowed > 1 && steer_gang_of(p) == gang &&
+	       p->nr_cpus_allowed > 1 && !steer_cfs_throttled(cfs_rq_of(&p->se)) &&
+	       steer_gang_of(p) == (me->spread_other ? NULL : me->spread) &&
 	       steer_gang_weighty(p);
 }
 
 /*
  * The pick is over. A member that waits beside the running one goes to a CPU of the
- * scope that has none. The lock of @rq may be dropped on the way.
+ * scope that has none; in the others' slot, one of them that waits beside another goes
+ * to one that has none of them. The lock of @rq may be dropped on the way.
  */
 static void steer_gang_push(struct rq *rq)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
-	struct steer_gang *gang = me->spread;
-	struct task_struct *p, *found = NULL;
 	int cpu = -1, look = STEER_GANG_LOOK, searches = 2;
+	struct task_struct *p, *found = NULL;
 	struct rq *to;
 
 	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
 		if (!look--)
 			break;
-		if (!steer_gang_movable(rq, p, gang))
+		if (!steer_gang_movable(rq, me, p))
 			continue;
-		cpu = steer_gang_room(p, gang, cpu_of(rq), true);
+		cpu = steer_gang_place(rq, me, p);
 		if (cpu >= 0 && cpu != cpu_of(rq)) {
 			found = p;
 			break;
@@ -1191,44 +1287,72 @@ static void steer_gang_push(struct rq *rq)
 		return;
 
 	/* There may be more. */
-	me->spread_pause = 0;
-	me->next_spread = me->now + steer_gang_length();
+	me->tried[me->spread_other].pause = 0;
+	me->tried[me->spread_other].next = me->now + steer_gang_length();
 	get_task_struct(found);
 	to = cpu_rq(cpu);
 	double_lock_balance(rq, to);
-	if (to->online && steer_gang_movable(rq, found, gang) &&
-	    steer_gang_allowed(found, cpu) && !steer_gang_queued(gang, cpu) &&
-	    steer_gang_queued(gang, cpu_of(rq)) > 1) {
+	if (to->online && steer_gang_movable(rq, me, found) &&
+	    steer_gang_placeable(rq, me, found, cpu)) {
 		deactivate_task(rq, found, 0);
 		set_task_cpu(found, cpu);
 		activate_task(to, found, 0);
-		wakeup_preempt(to, found, 0);
+		if (me->spread_other)
+			resched_curr(to);
+		else
+			wakeup_preempt(to, found, 0);
 	}
 	double_unlock_balance(rq, to);
 	put_task_struct(found);
 }
 
+/* The gang that waits here for the end of the others' slot, of the widest scope. */
+static struct steer_gang *steer_gang_waiting(struct rq *rq, struct steer_gang_cpu *me)
+{
+	int scope;
+
+	for (scope = STEER_SCOPE_SYSTEM; me->held_end && scope >= STEER_SCOPE_CORE; scope--) {
+		struct steer_gang *last;
+
+		if (!(me->held & BIT(scope)))
+			continue;
+		last = READ_ONCE(steer_gang_slot(rq, scope)->last);
+		if (last && steer_gang_here(last, rq))
+			return last;
+	}
+	return NULL;
+}
+
 /*
- * A member was picked: is another one waiting here that could run elsewhere? Where
- * several woke up together they are too new to be worth moving at first, and there is
- * no room where all CPUs have members; so it is tried again, but ever more seldom.
+ * @p was picked, a member of @gang, or, if that is NULL, of none: is another such one
+ * waiting here that could run elsewhere? Where several woke up together they are
+ * too new to be worth moving at first, and there is no room where all CPUs have some;
+ * so it is tried again, but ever more seldom.
  */
 static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
-			      struct steer_gang *gang)
+			      struct steer_gang *gang, struct task_struct *p)
 {
+	bool other = !gang;
+	struct steer_gang_tried *tried = &me->tried[other];
 	u64 length;
 
 	/* With core scheduling, a pick can be for another CPU, which calls back nobody. */
-	if (rq != this_rq() || me->now < me->next_spread ||
-	    steer_gang_queued(gang, cpu_of(rq)) < 2 || !READ_ONCE(gang->active))
+	if (rq != this_rq() || me->now < tried->next || (other && !steer_gang_weighty(p)))
+		return;
+	if (other)
+		gang = steer_gang_waiting(rq, me);
+	if (!gang || !READ_ONCE(gang->active) ||
+	    (other ? steer_gang_others(gang, rq) :
+		     (int)steer_gang_queued(gang, cpu_of(rq))) < 2)
 		return;
 	length = steer_gang_length();
 	/* It was not needed for a while. */
-	if (me->now > me->next_spread + STEER_GANG_BACKOFF_MAX * length)
-		me->spread_pause = 0;
-	me->spread_pause = steer_gang_pause(me->spread_pause);
-	me->next_spread = me->now + me->spread_pause * length;
+	if (me->now > tried->next + STEER_GANG_BACKOFF_MAX * length)
+		tried->pause = 0;
+	tried->pause = steer_gang_pause(tried->pause);
+	tried->next = me->now + tried->pause * length;
 	me->spread = gang;
+	me->spread_other = other;
 	queue_balance_callback(rq, &me->push, steer_gang_push);
 }
 
@@ -1309,8 +1433,7 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 	if (steer_gang_missed(rq, me))
 		return true;
 
-	if (gang)
-		steer_gang_spread(rq, me, gang);
+	steer_gang_spread(rq, me, gang, p);
 	if (me->favour) {
 		if (steer_gang_others(me->favour, rq) > 0)
 			steer_gang_arm(me, me->end);

@@ -841,6 +841,56 @@ TEST_F_TIMEOUT(gang, placement, 300)
 		task_kill(pid[i]);
 }
 
+/*
+ *	a	gang, a member on each CPU
+ *	b	a task on the last CPU that sleeps most of the time, and outweighs all others
+ *	h	as many busy loops as CPUs, free to move
+ *
+ * For the load balancer the last CPU is the busiest, and no place for the loops. But
+ * while that task sleeps, a member has it to itself even in the others' slot: a loop that
+ * waits beside another one comes there.
+ */
+TEST_F_TIMEOUT(gang, others_apart, 300)
+{
+	pid_t pid[MAX_GANG] = { }, heavy;
+	int last, seen = 0, used = 0;
+	cpu_set_t mask;
+	uint64_t end;
+
+	REQUIRE_CPUS(3);
+	last = cpuset_nth(&self->cpus, self->nr - 1);
+	mask = cpuset_one(last);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->b, "cpu.weight", "10000"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	heavy = task_fork(self->b);
+	if (!heavy) {
+		if (task_pin(0, &mask))
+			_exit(1);
+		for (;;) {
+			task_work(5000);
+			usleep(15000);
+		}
+	}
+	ASSERT_LT(0, heavy);
+	ASSERT_EQ(0, spin_start(self, self->h, pid, self->nr));
+	hogs_use(self, 200);
+	for (end = task_cpu_ns(pid[0]) + 500000000ULL; task_cpu_ns(pid[0]) < end; seen++) {
+		bool there = false;
+
+		for (int i = 0; i < self->nr; i++)
+			there |= task_cpu(pid[i]) == last;
+		used += there;
+		usleep(5000);
+	}
+	TH_LOG("a loop beside the last member in %d of %d looks", used, seen);
+	/* Where the load balancer takes it away each time; alone, it never brings one. */
+	EXPECT_LT(seen / 10, used);
+	for (int i = 0; i < self->nr; i++)
+		task_kill(pid[i]);
+	task_kill(heavy);
+}
+
 /* Groups are removed, stop and change their scope in the middle of slots. */
 TEST_F_TIMEOUT(gang, removal, 300)
 {
