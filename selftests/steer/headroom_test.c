@@ -961,6 +961,95 @@ TEST_F_TIMEOUT(headroom, timers, 300)
 	ASSERT_EQ(0, cpu_set_online(cpu, true));
 }
 
+/* And this keeps its group without one busy, which is held back. */
+static int add_busy_timer(const char *top, int nr)
+{
+	char name[32];
+	pid_t pid = -1;
+	char *group;
+
+	if (add_timer(top, nr))
+		return -1;
+	snprintf(name, sizeof(name), "parent%d/main", nr);
+	group = cg_name(top, name);
+	if (group)
+		pid = task_sleep(group);
+	free(group);
+	if (pid < 0)
+		return -1;
+	snprintf(name, sizeof(name), "parent%d/side", nr);
+	group = cg_name(top, name);
+	pid = group ? task_fork(group) : -1;
+	free(group);
+	if (!pid)
+		for (volatile unsigned long n = 0; ; n++)
+			;
+	return pid < 0 ? -1 : 0;
+}
+
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/*
+ * On a machine with one CPU, where all timers are: a budget is given in parts while there
+ * are at most 64, and looked at in each period while there are at most 1024.
+ */
+TEST_F_TIMEOUT(headroom, timers_many, 900)
+{
+	static const struct {
+		int pools;
+		bool paced;
+		int period_ms;
+	} cases[] = { { 1, true, 100 }, { 65, false, 100 }, { 1025, false, 200 } };
+	int nr = 1, ran, updates, ours;
+	struct trace trace = { };
+	struct stat st;
+	char group[64];
+	long began, took;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		SKIP(return, "needs a machine with one CPU");
+	ASSERT_EQ(0, stat(self->top, &st));
+	snprintf(group, sizeof(group), "cgroup=%llu ", (unsigned long long)st.st_ino);
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	EXPECT_DEMAND(self->side, "30.00");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (; nr < cases[i].pools; nr++)
+			ASSERT_EQ(0, nr < 65 ? add_busy_timer(self->top, nr) :
+					       add_timer(self->top, nr));
+		EXPECT_TRUE(WAIT_FOR(timers_most() == nr));
+		some_periods();
+		began = now_ms();
+		ASSERT_EQ(0, trace_start(&trace, "timer", "hrtimer_expire_entry", NULL));
+		ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+		usleep(1000000);
+		ASSERT_EQ(0, trace_pause(&trace));
+		took = now_ms() - began;
+		ran = trace_count(&trace, "hrtimer_expire_entry", "function=steer_pool_timer");
+		updates = trace_count(&trace, "steer_headroom_update", NULL);
+		ours = trace_count(&trace, "steer_headroom_update", group);
+		TH_LOG("%d timers: ran %d times, for %d periods, %d of them ours, in %ld ms",
+		       nr, ran, updates, ours, took);
+		EXPECT_LT(0, ours);
+		EXPECT_GE(1 + took / cases[i].period_ms, ours);
+		if (cases[i].paced) {
+			EXPECT_LT(5 * updates, ran);
+		} else {
+			/* One that is late runs twice; of those given in parts, few do not wait. */
+			EXPECT_GE(1 + updates * 5 / 4, ran);
+		}
+		trace_stop(&trace);
+	}
+}
+
 /* Periods in which a budget was halved; fewer, if one ends between the two looks. */
 static int halved(struct trace *trace)
 {

@@ -927,6 +927,11 @@ int trace_count(struct trace *tr, const char *event, const char *substring)
 	return nr;
 }
 
+int trace_pause(struct trace *tr)
+{
+	return trace_write(tr, "tracing_on", "0");
+}
+
 void trace_stop(struct trace *tr)
 {
 	if (!tr->dir[0])

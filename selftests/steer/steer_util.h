@@ -186,6 +186,8 @@ struct trace {
 int trace_start(struct trace *tr, const char *system, const char *event,
 		const char *filter);
 int trace_count(struct trace *tr, const char *event, const char *substring);
+/* Who reads a trace that fast ones write to may be overtaken, and see a part of it. */
+int trace_pause(struct trace *tr);
 void trace_stop(struct trace *tr);
 
 #define STEER_MAIN							\
