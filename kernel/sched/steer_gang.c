@@ -107,10 +107,10 @@
  * In the others' slot, a CPU on which members are alone runs them, for nothing if they
  * wait for those that are held back elsewhere. And where two others share a CPU with a
  * member, the gang is owed less there than on the rest, so it cannot have its due
- * anywhere. So a CPU that picks one of no gang pushes another such one to the nearest CPU
- * of the scope that has a member, and two less that are not of that gang. The load
- * balancer would not always: a task that sleeps for half of the time has the load of its
- * whole group when it does not.
+ * anywhere. So a CPU that picks one of no gang, in the others' slot or because it does
+ * not follow, pushes another such one to the nearest CPU of the scope that has a member,
+ * and two less that are not of that gang. The load balancer would not always: a task that
+ * sleeps for half of the time has the load of its whole group when it does not.
  *
  * Locks and lifetime
  * ------------------
@@ -1306,19 +1306,24 @@ static void steer_gang_push(struct rq *rq)
 	put_task_struct(found);
 }
 
-/* The gang that waits here for the end of the others' slot, of the widest scope. */
+/*
+ * The gang that waits here, for the end of the others' slot, or in its own, which this
+ * CPU does not follow; of the widest scope.
+ */
 static struct steer_gang *steer_gang_waiting(struct rq *rq, struct steer_gang_cpu *me)
 {
 	int scope;
 
-	for (scope = STEER_SCOPE_SYSTEM; me->held_end && scope >= STEER_SCOPE_CORE; scope--) {
-		struct steer_gang *last;
+	for (scope = STEER_SCOPE_SYSTEM; scope >= STEER_SCOPE_CORE; scope--) {
+		struct steer_gang_slot *slot;
+		struct steer_gang *gang;
 
-		if (!(me->held & BIT(scope)))
+		if (!((me->held | me->busy) & BIT(scope)))
 			continue;
-		last = READ_ONCE(steer_gang_slot(rq, scope)->last);
-		if (last && steer_gang_here(last, rq))
-			return last;
+		slot = steer_gang_slot(rq, scope);
+		gang = READ_ONCE(slot->gang) ?: READ_ONCE(slot->last);
+		if (gang && steer_gang_here(gang, rq))
+			return gang;
 	}
 	return NULL;
 }
