@@ -1258,6 +1258,22 @@ static bool steer_gang_movable(struct rq *rq, struct steer_gang_cpu *me, struct 
 	       steer_gang_weighty(p);
 }
 
+/* Does one wait here that may be, but for @picked? REQUIRES: likewise. */
+static bool steer_gang_any_movable(struct rq *rq, struct steer_gang_cpu *me,
+				   struct task_struct *picked)
+{
+	int look = STEER_GANG_LOOK;
+	struct task_struct *p;
+
+	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
+		if (!look--)
+			break;
+		if (p != picked && steer_gang_movable(rq, me, p))
+			return true;
+	}
+	return false;
+}
+
 /*
  * The pick is over. A member that waits beside the running one goes to a CPU of the
  * scope that has none; in the others' slot, one of them that waits beside another goes
@@ -1350,14 +1366,17 @@ static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
 	    (other ? steer_gang_others(gang, rq) :
 		     (int)steer_gang_queued(gang, cpu_of(rq))) < 2)
 		return;
+	me->spread = gang;
+	me->spread_other = other;
+	/* If only members of other gangs wait, it is not a try. */
+	if (other && !steer_gang_any_movable(rq, me, p))
+		return;
 	length = steer_gang_length();
 	/* It was not needed for a while. */
 	if (me->now > tried->next + STEER_GANG_BACKOFF_MAX * length)
 		tried->pause = 0;
 	tried->pause = steer_gang_pause(tried->pause);
 	tried->next = me->now + tried->pause * length;
-	me->spread = gang;
-	me->spread_other = other;
 	queue_balance_callback(rq, &me->push, steer_gang_push);
 }
 
