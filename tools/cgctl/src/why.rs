@@ -199,6 +199,14 @@ mod tests {
     }
 
     #[test]
+    fn pairs() {
+        let stat = [("hint_fork_followed", 1), ("hint_turns_followed", 1_234)];
+        assert_eq!(sentences(&state("fork_affine", &stat))[1],
+                   "turns: 1,234 wakeups placed where the waker was, as the two take turns");
+        assert!(sentences(&state("slice_long", &stat)).iter().all(|told| !told.starts_with("turns")));
+    }
+
+    #[test]
     fn others() {
         assert_eq!(sentences(&state("wake_hold", &[("hint_wake_followed", 0)])), ["wake: no wakeups yet"]);
         assert!(sentences(&state("energy:unavailable", &[]))[0].contains("no energy model"));
@@ -219,9 +227,9 @@ mod tests {
         fn any_counters(values in proptest::collection::vec(any::<u64>(), 26), words in 0u32..0x1000) {
             let keys = ["hint_wake_followed", "hint_wake_full", "hint_wake_affinity", "hint_wake_irq",
                 "hint_wake_turns", "hint_turns_followed", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full",
-                "hint_reach_followed", "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed", "hint_pack_full",
-                "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up", "gang_slots_led", "gang_ipis",
-                "gang_ipis_empty", "headroom_periods", "headroom_capped_periods", "headroom_capped_usec",
+                "hint_reach_followed", "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed",
+                "hint_pack_full", "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up",
+                "gang_slots_led", "gang_ipis", "gang_ipis_empty", "headroom_periods", "headroom_capped_periods", "headroom_capped_usec",
                 "hint_slice_followed", "hint_preempt_followed"];
             let stat: Vec<(&str, u64)> = keys.into_iter().zip(values).collect();
             prop_assert!(!sentences(&state(&crate::hint::format_words(words), &stat)).is_empty());
