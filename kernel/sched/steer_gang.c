@@ -1276,8 +1276,8 @@ static bool steer_gang_any_movable(struct rq *rq, struct steer_gang_cpu *me,
 
 /*
  * The pick is over. A member that waits beside the running one goes to a CPU of the
- * scope that has none; in the others' slot, one of them that waits beside another goes
- * to one that has none of them. The lock of @rq may be dropped on the way.
+ * scope that has none; one of no gang that waits beside another such one goes to a
+ * calmer one. The lock of @rq may be dropped on the way.
  */
 static void steer_gang_push(struct rq *rq)
 {

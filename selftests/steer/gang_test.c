@@ -854,24 +854,14 @@ TEST_F_TIMEOUT(gang, others_apart, 300)
 {
 	pid_t pid[MAX_GANG] = { }, heavy;
 	int last, seen = 0, used = 0;
-	cpu_set_t mask;
 	uint64_t end;
 
 	REQUIRE_CPUS(3);
 	last = cpuset_nth(&self->cpus, self->nr - 1);
-	mask = cpuset_one(last);
 	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
 	ASSERT_EQ(0, cg_write(self->b, "cpu.weight", "10000"));
 	ASSERT_EQ(0, hogs_in(self, 0, self->a));
-	heavy = task_fork(self->b);
-	if (!heavy) {
-		if (task_pin(0, &mask))
-			_exit(1);
-		for (;;) {
-			task_work(5000);
-			usleep(15000);
-		}
-	}
+	heavy = task_cycle(self->b, last, 5000, 15000);
 	ASSERT_LT(0, heavy);
 	ASSERT_EQ(0, spin_start(self, self->h, pid, self->nr));
 	hogs_use(self, 200);

@@ -637,18 +637,9 @@ TEST_F_TIMEOUT(headroom, preempts, 300)
  */
 static long interrupted(FIXTURE_DATA(headroom) *self, const char *cg, int rounds)
 {
-	cpu_set_t first = cpuset_one(cpuset_nth(&self->t.cpus, 0));
-	pid_t pid = task_fork(cg);
+	pid_t pid = task_cycle(cg, cpuset_nth(&self->t.cpus, 0), 6000, 18000);
 	long end, before, turns = -1;
 
-	if (!pid) {
-		if (task_pin(0, &first))
-			_exit(1);
-		for (;;) {
-			task_work(6000);
-			usleep(18000);
-		}
-	}
 	if (pid < 0)
 		return -1;
 	if (!WAIT_FOR(task_status(pid, "voluntary_ctxt_switches") > 0))

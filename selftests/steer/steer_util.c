@@ -595,6 +595,20 @@ pid_t task_sleep(const char *cg)
 	return pid;
 }
 
+pid_t task_cycle(const char *cg, int cpu, long work, long rest)
+{
+	pid_t pid = task_fork(cg);
+
+	if (pid)
+		return pid;
+	if (task_pin_cpu(0, cpu))
+		_exit(1);
+	for (;;) {
+		task_work(work);
+		usleep(rest);
+	}
+}
+
 void task_kill(pid_t pid)
 {
 	if (pid <= 0)

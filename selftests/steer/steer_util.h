@@ -119,6 +119,8 @@ uint64_t task_cpu_ns(pid_t pid);
 void task_work(long us);
 pid_t task_fork(const char *cg);
 pid_t task_sleep(const char *cg);
+/* One on @cpu that works for so much CPU time, and sleeps for so long, by turns [us]. */
+pid_t task_cycle(const char *cg, int cpu, long work, long rest);
 void task_kill(pid_t pid);
 
 #define SHARED(type)	((type *)shared_alloc(sizeof(type)))
