@@ -1258,20 +1258,30 @@ static bool steer_gang_movable(struct rq *rq, struct steer_gang_cpu *me, struct 
 	       steer_gang_weighty(p);
 }
 
-/* Does one wait here that may be, but for @picked? REQUIRES: likewise. */
-static bool steer_gang_any_movable(struct rq *rq, struct steer_gang_cpu *me,
-				   struct task_struct *picked)
+/*
+ * The first that waits here and may be, but for @picked; with @cpu, the first that has
+ * a place, and where. REQUIRES: likewise.
+ */
+static struct task_struct *steer_gang_candidate(struct rq *rq, struct steer_gang_cpu *me,
+						struct task_struct *picked, int *cpu)
 {
-	int look = STEER_GANG_LOOK;
+	int look = STEER_GANG_LOOK, searches = 2;
 	struct task_struct *p;
 
 	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
 		if (!look--)
 			break;
-		if (p != picked && steer_gang_movable(rq, me, p))
-			return true;
+		if (p == picked || !steer_gang_movable(rq, me, p))
+			continue;
+		if (!cpu)
+			return p;
+		*cpu = steer_gang_place(rq, me, p);
+		if (*cpu >= 0 && *cpu != cpu_of(rq))
+			return p;
+		if (!--searches)
+			break;
 	}
-	return false;
+	return NULL;
 }
 
 /*
@@ -1282,23 +1292,11 @@ static bool steer_gang_any_movable(struct rq *rq, struct steer_gang_cpu *me,
 static void steer_gang_push(struct rq *rq)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
-	int cpu = -1, look = STEER_GANG_LOOK, searches = 2;
-	struct task_struct *p, *found = NULL;
+	struct task_struct *found;
 	struct rq *to;
+	int cpu;
 
-	list_for_each_entry(p, &rq->cfs_tasks, se.group_node) {
-		if (!look--)
-			break;
-		if (!steer_gang_movable(rq, me, p))
-			continue;
-		cpu = steer_gang_place(rq, me, p);
-		if (cpu >= 0 && cpu != cpu_of(rq)) {
-			found = p;
-			break;
-		}
-		if (!--searches)
-			break;
-	}
+	found = steer_gang_candidate(rq, me, NULL, &cpu);
 	if (!found)
 		return;
 
@@ -1358,7 +1356,8 @@ static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
 	u64 length;
 
 	/* With core scheduling, a pick can be for another CPU, which calls back nobody. */
-	if (rq != this_rq() || me->now < tried->next || (other && !steer_gang_weighty(p)))
+	if (rq != this_rq() || me->now < tried->next ||
+	    (other && (!(me->held | me->busy) || !steer_gang_weighty(p))))
 		return;
 	if (other)
 		gang = steer_gang_waiting(rq, me);
@@ -1369,7 +1368,7 @@ static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
 	me->spread = gang;
 	me->spread_other = other;
 	/* If only members of other gangs wait, it is not a try. */
-	if (other && !steer_gang_any_movable(rq, me, p))
+	if (other && !steer_gang_candidate(rq, me, p, NULL))
 		return;
 	length = steer_gang_length();
 	/* It was not needed for a while. */
