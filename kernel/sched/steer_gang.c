@@ -67,8 +67,10 @@
  * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
  * Others that wake up wait for the end of the slot, and it is the only thing that they
  * lose. A task that uses less than 6 % of a CPU need not: EEVDF is asked, and if it picks
- * that, it comes first, for it will be gone in a moment. So it is before a CPU follows a
- * new slot. That is kind to daemons, and to the gang, too: a task that waits while
+ * that, it comes first, for it will be gone in a moment. If it waits until a new slot
+ * begins, it need not even have the earliest deadline, but be eligible: several gangs
+ * that take turns may each be ahead of it by a little, slot after slot.
+ * That is kind to daemons, and to the gang, too: a task that waits while
  * slots last is a load, often the heaviest of its CPU, since it has the weight of a whole
  * group to itself, and the load balancer moves others away from it. Per-CPU kernel
  * threads do not wait at all: the kernel depends on them.
@@ -172,6 +174,7 @@ enum steer_gang_bid {
 	STEER_GANG_NOT,
 	STEER_GANG_LED,
 	STEER_GANG_LOST,
+	STEER_GANG_LATER,
 };
 
 /**
@@ -234,6 +237,8 @@ struct steer_gang_tried {
  * @ask: EEVDF is asked before the favoured slot is obeyed
  * @asked: it was, for the pick that is repeated now
  * @brief: a task woke up in the slot that will be gone in a moment
+ * @before: such a one goes before the slot that begins, if it is eligible
+ * @went: it was looked for, for the pick that is repeated now
  * @next_try: look for members on other CPUs not before [ns]
  * @joined: the gang whose member runs, in a slot
  * @joined_slot: that slot
@@ -274,6 +279,8 @@ struct steer_gang_cpu {
 	bool			ask;
 	bool			asked;
 	bool			brief;
+	bool			before;
+	bool			went;
 	u64			next_try;
 	struct steer_gang	*joined;
 	struct steer_gang_slot	*joined_slot;
@@ -518,6 +525,50 @@ static bool steer_gang_brief(struct task_struct *p)
 	return steer_gang_light(p) && !steer_gang_gives_way(p);
 }
 
+/* Will what runs below @se be? A group's tasks are, if all together use as little. */
+static bool steer_gang_brief_entity(struct sched_entity *se)
+{
+	if (!se->on_rq || se->sched_delayed)
+		return false;
+	if (entity_is_task(se))
+		return steer_gang_brief(container_of(se, struct task_struct, se));
+	return se->my_q->idle <= 0 && READ_ONCE(se->avg.util_avg) < STEER_GANG_MIN_UTIL &&
+	       !READ_ONCE(se->my_q->tg->steer.gang.effective);
+}
+
+/* The first that is, and eligible; what runs is not in the tree. */
+static struct sched_entity *steer_gang_first_brief(struct cfs_rq *cfs_rq)
+{
+	struct rb_node *node;
+	int look = STEER_GANG_LOOK;
+
+	if (READ_ONCE(cfs_rq->tg->steer.gang.effective))
+		return NULL;
+	if (cfs_rq->curr && steer_gang_brief_entity(cfs_rq->curr) &&
+	    entity_eligible(cfs_rq, cfs_rq->curr))
+		return cfs_rq->curr;
+	for (node = rb_first_cached(&cfs_rq->tasks_timeline); node && look--;
+	     node = rb_next(node)) {
+		struct sched_entity *se = rb_entry(node, struct sched_entity, run_node);
+
+		if (steer_gang_brief_entity(se) && entity_eligible(cfs_rq, se))
+			return se;
+	}
+	return NULL;
+}
+
+/* Does one wait beside the members here, or beside a group that they are in? */
+static bool steer_gang_brief_waits(struct steer_gang *gang, struct rq *rq)
+{
+	struct sched_entity *se;
+
+	for (se = gang->tg->se[cpu_of(rq)]; se; se = se->parent) {
+		if (steer_gang_first_brief(se->cfs_rq))
+			return true;
+	}
+	return false;
+}
+
 static void steer_gang_arm(struct steer_gang_cpu *me, u64 end)
 {
 	if (me->timer_end == end)
@@ -747,6 +798,10 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	    (READ_ONCE(slot->gang) || !(me->held & BIT(scope))))
 		return STEER_GANG_LOST;
 
+	/* What is gone in a moment goes before the slot. */
+	if (!me->went && steer_gang_brief_waits(gang, rq))
+		return STEER_GANG_LATER;
+
 	view.members = steer_gang_members(gang, rq, scope);
 	if (!steer_gang_may_lead(&view)) {
 		me->next_try = end;
@@ -931,6 +986,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 	me->favour = NULL;
 	me->ask = false;
 	me->asked = false;
+	me->before = me->went;
 	me->held = 0;
 	me->held_end = 0;
 	me->busy = 0;
@@ -976,6 +1032,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 			continue;
 		steer_gang_obey(me, gang, slot, seq, end);
 		me->ask = (!followed || me->brief) && !asked;
+		me->before = me->ask && !followed;
 	}
 	if (me->favour && steer_gang_kthread_first(&rq->cfs))
 		me->favour = NULL;
@@ -1061,6 +1118,14 @@ struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 	    !READ_ONCE(cfs_rq->tg->steer.gang.effective) &&
 	    steer_gang_holds(me, rq, cfs_rq->next))
 		cfs_rq->next = NULL;
+	if (me->before) {
+		struct sched_entity *se = steer_gang_first_brief(cfs_rq);
+
+		if (se) {
+			me->before = false;
+			return se;
+		}
+	}
 	return me->favour && !me->ask ? steer_gang_at(me->favour, rq, cfs_rq) : NULL;
 }
 
@@ -1451,8 +1516,13 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 			me->retried = true;
 			return true;
 		}
+		if (bid == STEER_GANG_LATER) {
+			me->went = true;
+			return true;
+		}
 	}
 	me->retried = false;
+	me->went = false;
 	if (steer_gang_missed(rq, me))
 		return true;
 
