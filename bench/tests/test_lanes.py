@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Two steps of a check that need the same file of the lab at once, as lab-check and lab-collapse do."""
+"""Two steps of a check that need the same file of the lab at once, as lab-check and lab-ratios do."""
 
 import contextlib
 import io

@@ -10,14 +10,15 @@ import context  # noqa: F401  # pylint: disable=unused-import
 import regression
 
 
-def rows(**p99: float) -> list[dict[str, Any]]:
-    return [{"bench": "schbench", "load": regression.WORKERS, "metric": "wakeup_p99", "config": config, "median": value}
-            for config, value in p99.items()]
+def rows(bench: str, load: int, metric: str, **medians: float) -> list[dict[str, Any]]:
+    return [{"bench": bench, "load": load, "metric": metric, "config": config, "median": median}
+            for config, median in medians.items()]
 
 
-class Judge(unittest.TestCase):
+class Hints(unittest.TestCase):
     def statuses(self, **p99: float) -> list[str]:
-        return [test.status for test in regression.judge(rows(**p99))]
+        found = rows("schbench", regression.WORKERS, "wakeup_p99", **p99)
+        return [test.status for test in regression.judge("hint", found)]
 
     def test_cured(self) -> None:
         self.assertEqual(self.statuses(none=12.0, seed1=530.0, fork_affine=11.0, wake_affine=24.0), ["passed"] * 3)
@@ -32,6 +33,26 @@ class Judge(unittest.TestCase):
     def test_not_measured(self) -> None:
         self.assertEqual(self.statuses(none=12.0, seed1=530.0), ["passed", "failed", "failed"])
         self.assertEqual(self.statuses(seed1=530.0, fork_affine=11.0, wake_affine=12.0), ["failed"] * 3)
+
+
+class Gangs(unittest.TestCase):
+    def statuses(self, rate: float, late: float) -> list[str]:
+        found = [*rows("barrier", regression.GANGS, "rate", eevdf=140.0, gang_llc=rate),
+                 *rows("barrier", regression.GANGS, "late_p99", eevdf=3900.0, gang_llc=late)]
+        return [test.status for test in regression.judge("gang", found)]
+
+    def test_gang_gains(self) -> None:
+        self.assertEqual(self.statuses(7100.0, 4000.0), ["passed"] * 2)
+
+    def test_gang_gains_nothing(self) -> None:
+        self.assertEqual(self.statuses(150.0, 4000.0), ["failed", "passed"])
+
+    def test_gangs_go_first(self) -> None:
+        self.assertEqual(self.statuses(7100.0, 11600.0), ["passed", "failed"])
+
+    def test_another_load_is_no_answer(self) -> None:
+        found = rows("barrier", 1, "rate", eevdf=140.0, gang_llc=7100.0)
+        self.assertEqual([test.status for test in regression.judge("gang", found)], ["failed"] * 2)
 
 
 if __name__ == "__main__":
