@@ -134,7 +134,7 @@ class Contents(unittest.TestCase):
             for form in (FULL, QUICK, HOST):
                 for load in bench.loads(form):
                     command = bench.shell(load, form)
-                    self.assertNotRegex(command, r"\{(load|work)\}|e\+|PROGRAM|LEAD\b")
+                    self.assertNotRegex(command, r"\{(load|work)\}|e\+|PROGRAM|LEAD\b|WARM\b")
                     for program in bench.programs:
                         self.assertRegex(command, rf"\b{program}\b")
 
