@@ -113,7 +113,7 @@ def spinning(name: str, title: str, program: str, full: Iterable[int], quick: It
                   *(("sidejob",) if hogs else ())),
         parse=parsers.gang, metrics=METRICS, work={FULL: {n: 1.0 for n in full}, QUICK: {n: 0.6 for n in quick},
                                                    HOST: {n: 10 for n in full}},
-        effort=lambda _, seconds: (seconds + 0.7) * 900, limit=300, groups=groups(hogs, bystander),
+        effort=lambda _, seconds: (seconds + 0.7) * 700, limit=300, groups=groups(hogs, bystander),
         series=parsers.gang_series if series else None, quick_configurations=choice)
 
 
