@@ -69,11 +69,11 @@
  * lose. A task that uses less than 6 % of a CPU need not: EEVDF is asked, and if it picks
  * that, it comes first, for it will be gone in a moment. If it waits until a new slot
  * begins, it need not even have the earliest deadline, but be eligible: several gangs
- * that take turns may each be ahead of it by a little, slot after slot.
- * That is kind to daemons, and to the gang, too: a task that waits while
- * slots last is a load, often the heaviest of its CPU, since it has the weight of a whole
- * group to itself, and the load balancer moves others away from it. Per-CPU kernel
- * threads do not wait at all: the kernel depends on them.
+ * that take turns may each be ahead of it by a little, slot after slot. That is kind to
+ * daemons, and to the gang, too: a task that waits while slots last is a load, often the
+ * heaviest of its CPU, since it has the weight of a whole group to itself, and the load
+ * balancer moves others away from it. Per-CPU kernel threads do not wait at all: the
+ * kernel depends on them.
  *
  * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
  * own, take the CPU as ever: nothing here is asked about them. When they are done,
