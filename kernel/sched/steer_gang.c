@@ -525,15 +525,20 @@ static bool steer_gang_brief(struct task_struct *p)
 	return steer_gang_light(p) && !steer_gang_gives_way(p);
 }
 
-/* Will what runs below @se be? A group's tasks are, if all together use as little. */
+/*
+ * Will what runs below @se be? A group's tasks are, if all together use as little. What
+ * uses half of its share may be a busy loop with a small one.
+ */
 static bool steer_gang_brief_entity(struct sched_entity *se)
 {
-	if (!se->on_rq || se->sched_delayed)
+	unsigned long util = READ_ONCE(se->avg.util_avg);
+
+	if (!se->on_rq || se->sched_delayed || util >= STEER_GANG_MIN_UTIL ||
+	    util * 2 * se->cfs_rq->load.weight > 1024 * se->load.weight)
 		return false;
 	if (entity_is_task(se))
 		return steer_gang_brief(container_of(se, struct task_struct, se));
-	return se->my_q->idle <= 0 && READ_ONCE(se->avg.util_avg) < STEER_GANG_MIN_UTIL &&
-	       !READ_ONCE(se->my_q->tg->steer.gang.effective);
+	return se->my_q->idle <= 0 && !READ_ONCE(se->my_q->tg->steer.gang.effective);
 }
 
 /* The first that is, and eligible; what runs is not in the tree. */
@@ -798,15 +803,14 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	    (READ_ONCE(slot->gang) || !(me->held & BIT(scope))))
 		return STEER_GANG_LOST;
 
-	/* What is gone in a moment goes before the slot. */
-	if (!me->went && steer_gang_brief_waits(gang, rq))
-		return STEER_GANG_LATER;
-
 	view.members = steer_gang_members(gang, rq, scope);
 	if (!steer_gang_may_lead(&view)) {
 		me->next_try = end;
 		return STEER_GANG_NOT;
 	}
+	/* What is gone in a moment goes before the slot. */
+	if (!me->went && steer_gang_brief_waits(gang, rq))
+		return STEER_GANG_LATER;
 
 	raw_spin_lock(&slot->lock);
 	if (me->now < slot->end && (slot->gang || !(me->held & BIT(scope)))) {
@@ -1034,8 +1038,10 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		me->ask = (!followed || me->brief) && !asked;
 		me->before = me->ask && !followed;
 	}
-	if (me->favour && steer_gang_kthread_first(&rq->cfs))
+	if (me->favour && steer_gang_kthread_first(&rq->cfs)) {
 		me->favour = NULL;
+		me->before = false;
+	}
 	if (me->favour && !me->ask)
 		steer_gang_followed(me);
 	me->brief = false;
