@@ -118,10 +118,13 @@
  * ------------------
  * All decisions are made under the lock of the runqueue concerned. What is read of
  * other runqueues (is a member runnable there?) is a hint; the CPU looks itself,
- * under its lock, when it picks. A slot has a lock for those who begin, join and
- * leave it, taken inside runqueue locks; who finds that another one has begun picks
+ * under its lock, when it picks. A slot has a lock for those who begin it, or leave it
+ * early, taken inside runqueue locks; who finds that another one has begun picks
  * again. Who merely picks reads gang and end without it: the end is
- * cleared before, and written after, the gang.
+ * cleared before, and written after, the gang. And at the beginning of a slot, when all
+ * CPUs come at once, they join by counting themselves; the last one needs the lock. On
+ * 32 CPUs of two nodes a third of the gain was lost where each of them took it twice,
+ * and waited for the leader to count the members.
  *
  * A CPU that is picking when a slot begins, or whose timer is about to make it pick,
  * is not interrupted. It says that it picks before it reads the slots, and reads them
@@ -156,6 +159,9 @@
 /* What a task has to use of its CPU to begin a slot, or to wait for its end; of 1024. */
 #define STEER_GANG_MIN_UTIL	64
 
+/* How often the members of a gang that has slots are counted, in a second. */
+#define STEER_GANG_COUNTS	20
+
 /* How many entities are looked at for one that is in no gang. */
 #define STEER_GANG_LOOK		32
 
@@ -180,11 +186,13 @@ enum steer_gang_bid {
 /**
  * struct steer_gang_slot - what goes on in one scope
  * @cpu: whose it is: the first one of the scope
- * @lock: protects all but what picks read
  * @end: when the slot ends, 0 while one is being set up [ns]
  * @seq: number of the slot
  * @gang: whose it is, NULL for the others'
  * @last: the last gang that had one
+ * @lock: protects what follows, and changes of what is before; not on the same line, for
+ *	each CPU that picks reads that
+ * @running: CPUs that run a member (low half), in the slot of this number (high half)
  * @members: CPUs that had a runnable member then, and others that compete with it
  * @slept: those on which a member went to sleep since
  * @leader: for comparison with the ancestor: its permanent leader, plus one
@@ -192,11 +200,12 @@ enum steer_gang_bid {
  */
 struct steer_gang_slot {
 	int			cpu;
-	raw_spinlock_t		lock;
 	u64			end;
 	u64			seq;
 	struct steer_gang	*gang;
 	struct steer_gang	*last;
+	raw_spinlock_t		lock ____cacheline_aligned_in_smp;
+	atomic64_t		running;
 	int			members;
 	int			slept;
 	int			leader;
@@ -217,11 +226,12 @@ struct steer_gang_tried {
  * struct steer_gang_cpu - what a CPU knows; under its rq lock, but for some
  * @cpu: its number
  * @kicked: an interrupt is under way; atomic
- * @csd: the request for it
- * @timer: ends slots
- * @timer_end: when it does, or did [ns]
+ * @picking: a pick is under way, which looks again when it is done; read by others
  * @armed: a pick will begin then or soon after, 0 if none may; read by others [ns]
  * @running: the gang of the running task; read by others, and only compared
+ * @csd: the request for the interrupt
+ * @timer: ends slots
+ * @timer_end: when it does, or did [ns]
  * @now: when the last pick began [ns]
  * @favour: the gang whose slot the last pick obeys
  * @slot: that slot
@@ -232,7 +242,6 @@ struct steer_gang_tried {
  * @busy: scopes in which a gang has its slot
  * @wide: those of them that have a member here
  * @seen: numbers of the slots that the last pick saw
- * @picking: a pick is under way, which looks again when it is done; read by others
  * @retried: the last pick was repeated
  * @ask: EEVDF is asked before the favoured slot is obeyed
  * @asked: it was, for the pick that is repeated now
@@ -259,11 +268,12 @@ struct steer_gang_tried {
 struct steer_gang_cpu {
 	int			cpu;
 	atomic_t		kicked;
+	bool			picking;
+	u64			armed;
+	struct steer_gang	*running;
 	call_single_data_t	csd;
 	struct hrtimer		timer;
 	u64			timer_end;
-	u64			armed;
-	struct steer_gang	*running;
 	u64			now;
 	struct steer_gang	*favour;
 	struct steer_gang_slot	*slot;
@@ -274,7 +284,6 @@ struct steer_gang_cpu {
 	unsigned int		busy;
 	unsigned int		wide;
 	u64			seen[STEER_NR_SCOPES];
-	bool			picking;
 	bool			retried;
 	bool			ask;
 	bool			asked;
@@ -301,7 +310,7 @@ struct steer_gang_cpu {
 
 /* A slot belongs to the first CPU of its scope. */
 static DEFINE_PER_CPU(struct steer_gang_slot [STEER_NR_SCOPES], steer_gang_slots);
-static DEFINE_PER_CPU(struct steer_gang_cpu, steer_gang_cpus);
+static DEFINE_PER_CPU_SHARED_ALIGNED(struct steer_gang_cpu, steer_gang_cpus);
 
 /* How many gangs are active in each scope; changed by the cgroup side only. */
 static int steer_gang_nr[STEER_NR_SCOPES];
@@ -615,6 +624,11 @@ static bool steer_gang_kick(int cpu)
 	return false;
 }
 
+static int steer_gang_running(struct steer_gang_slot *slot)
+{
+	return lower_32_bits(atomic64_read(&slot->running));
+}
+
 /* The interrupt: is there a slot for a member that waits here? */
 static void steer_gang_kicked(void *info)
 {
@@ -657,7 +671,10 @@ static void steer_gang_kicked(void *info)
 		raw_spin_lock(&slot->lock);
 		if (slot->seq == seq) {
 			slot->slept++;
-			steer_gang_corun_absent(&slot->corun, now);
+			steer_gang_corun_fewer(&slot->corun);
+			/* Who joins from now on compares itself with that. */
+			smp_mb();	/* pairs with atomic64_inc_return() in steer_gang_joins() */
+			steer_gang_corun_run(&slot->corun, steer_gang_running(slot), now);
 		}
 		raw_spin_unlock(&slot->lock);
 	}
@@ -670,6 +687,7 @@ static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
 	struct steer_gang *gang = slot->gang;
 	struct steer_gang_pcpu *pcpu;
 	unsigned int backoff;
+	int members;
 
 	lockdep_assert_held(&slot->lock);
 
@@ -678,7 +696,12 @@ static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
 	pcpu = per_cpu_ptr(gang->pcpu, slot->cpu);
 	steer_gang_corun_update(&slot->corun, min(now, end));
 	steer_gang_count(gang, STEER_GANG_CORUN_NS, slot->corun.total);
-	backoff = steer_gang_backoff(pcpu->backoff, slot->slept, slot->members);
+	/* There may be more than when they were counted. */
+	members = max(slot->members, steer_gang_running(slot) + slot->slept);
+	backoff = steer_gang_backoff(pcpu->backoff, slot->slept, members);
+	/* Or less. */
+	if (slot->slept)
+		WRITE_ONCE(pcpu->members, 0);
 	pcpu->backoff = backoff;
 	WRITE_ONCE(pcpu->quiet_until, backoff ? end + backoff * steer_gang_length() : 0);
 }
@@ -696,6 +719,7 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	if (gang)
 		WRITE_ONCE(slot->last, gang);
 	WRITE_ONCE(slot->seq, slot->seq + 1);
+	atomic64_set(&slot->running, slot->seq << 32);
 	slot->members = members;
 	slot->slept = 0;
 	memset(&slot->corun, 0, sizeof(slot->corun));
@@ -704,16 +728,24 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	smp_store_release(&slot->end, end);
 }
 
-/* CPUs of the scope on which a member competes; a hint. */
+/*
+ * CPUs of the scope on which a member competes; a hint. All wait for whoever begins the
+ * slot, so it is counted some times a second only, unless there were none, or one slept.
+ */
 static int steer_gang_members(struct steer_gang *gang, struct rq *rq,
-			      enum steer_scope scope)
+			      enum steer_scope scope, struct steer_gang_pcpu *pcpu)
 {
-	int cpu, members = 0;
+	int cpu, members = READ_ONCE(pcpu->members);
 
+	if (members > 1 && jiffies - READ_ONCE(pcpu->counted) < HZ / STEER_GANG_COUNTS)
+		return members;
+	members = 0;
 	for_each_cpu_and(cpu, steer_gang_mask(cpu_of(rq), scope), rq->rd->span) {
 		if (rcu_access_pointer(cpu_rq(cpu)->sd))
 			members += steer_gang_contested(gang, cpu);
 	}
+	WRITE_ONCE(pcpu->members, members);
+	WRITE_ONCE(pcpu->counted, jiffies);
 	return members;
 }
 
@@ -728,13 +760,14 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		struct steer_gang_cpu *to = &per_cpu(steer_gang_cpus, cpu);
 		u64 armed = READ_ONCE(to->armed);
 
-		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang ||
-		    !(READ_ONCE(steer_gang_variant) ? steer_gang_queued(gang, cpu) > 0 :
-						      steer_gang_contested(gang, cpu)))
+		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang)
 			continue;
 		/* It picks, or its timer is about to make it: it will see the slot. */
 		if ((READ_ONCE(to->picking) || (armed && armed <= soon)) &&
 		    !READ_ONCE(steer_gang_variant))
+			continue;
+		if (!(READ_ONCE(steer_gang_variant) ? steer_gang_queued(gang, cpu) > 0 :
+						      steer_gang_contested(gang, cpu)))
 			continue;
 		if (!rcu_access_pointer(cpu_rq(cpu)->sd) ||
 		    !housekeeping_cpu(cpu, HK_TYPE_TICK))
@@ -782,9 +815,10 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 {
 	enum steer_scope scope = READ_ONCE(gang->scope);
 	struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
+	struct steer_gang_pcpu *pcpu = per_cpu_ptr(gang->pcpu, slot->cpu);
 	struct steer_gang_view view = {
 		.now = me->now,
-		.quiet_until = READ_ONCE(per_cpu_ptr(gang->pcpu, slot->cpu)->quiet_until),
+		.quiet_until = READ_ONCE(pcpu->quiet_until),
 		/* That this CPU found nothing else to run is reason enough. */
 		.slot_end = me->busy & BIT(scope) ? me->now + 1 : 0,
 		.members = 2,
@@ -803,7 +837,7 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	    (READ_ONCE(slot->gang) || !(me->held & BIT(scope))))
 		return STEER_GANG_LOST;
 
-	view.members = steer_gang_members(gang, rq, scope);
+	view.members = steer_gang_members(gang, rq, scope, pcpu);
 	if (!steer_gang_may_lead(&view)) {
 		me->next_try = end;
 		return STEER_GANG_NOT;
@@ -881,16 +915,37 @@ static enum steer_gang_bid steer_gang_pass(struct rq *rq, struct steer_gang_cpu 
 	return bid;
 }
 
+/*
+ * All CPUs come at the same time; the lock is for the one that makes them complete, and
+ * for those of a slot that is over by now. That is not theirs to count.
+ */
+static void steer_gang_joins(struct steer_gang_slot *slot, u64 seq, u64 now)
+{
+	u64 running = atomic64_inc_return(&slot->running);
+
+	if (upper_32_bits(running) != lower_32_bits(seq)) {
+		raw_spin_lock(&slot->lock);
+		if (slot->seq << 32 == running - lower_32_bits(running))
+			atomic64_dec(&slot->running);
+		raw_spin_unlock(&slot->lock);
+		return;
+	}
+	if ((int)lower_32_bits(running) < READ_ONCE(slot->corun.runnable))
+		return;
+	raw_spin_lock(&slot->lock);
+	if (slot->seq == seq && slot->gang)
+		steer_gang_corun_run(&slot->corun, steer_gang_running(slot), now);
+	raw_spin_unlock(&slot->lock);
+}
+
 /* A member begins to run in a slot; REQUIRES: the lock of the CPU's runqueue. */
 static void steer_gang_join(struct steer_gang_cpu *me, struct task_struct *p, u64 now)
 {
 	struct steer_gang_slot *slot = me->slot;
 
 	me->joined_counts = steer_gang_others(me->favour, cpu_rq(me->cpu)) > 0;
-	raw_spin_lock(&slot->lock);
-	if (slot->seq == me->seq && slot->gang && me->joined_counts)
-		steer_gang_corun_join(&slot->corun, now);
-	raw_spin_unlock(&slot->lock);
+	if (me->joined_counts)
+		steer_gang_joins(slot, me->seq, now);
 
 	me->joined_slot = slot;
 	me->joined_seq = me->seq;
@@ -906,18 +961,25 @@ static void steer_gang_leave(struct steer_gang_cpu *me, u64 now)
 	enum steer_gang_why why = STEER_GANG_OVER;
 	struct steer_gang_slot *slot = me->joined_slot;
 	struct steer_gang *gang = READ_ONCE(me->joined);
-	u64 until = min(now, me->joined_end);
+	u64 until = min(now, me->joined_end), running;
 
 	if (!gang)
 		return;
 
+	/* When it is over, all leave at once, and nothing depends on it. */
+	if (now >= me->joined_end)
+		goto out;
 	raw_spin_lock(&slot->lock);
 	if (slot->seq == me->joined_seq && slot->gang && now < slot->end) {
 		bool asleep = !steer_gang_queued(gang, me->cpu);
 
 		why = asleep ? STEER_GANG_ASLEEP : STEER_GANG_PREEMPTED;
-		if (me->joined_counts)
-			steer_gang_corun_leave(&slot->corun, asleep, now);
+		if (me->joined_counts) {
+			if (asleep)
+				steer_gang_corun_fewer(&slot->corun);
+			running = atomic64_dec_return(&slot->running);
+			steer_gang_corun_run(&slot->corun, lower_32_bits(running), now);
+		}
 		/* One that sleeps often counts once. */
 		if (asleep && me->joined_counts &&
 		    (me->slept_slot != slot || me->slept_seq != slot->seq))
@@ -928,7 +990,7 @@ static void steer_gang_leave(struct steer_gang_cpu *me, u64 now)
 		}
 	}
 	raw_spin_unlock(&slot->lock);
-
+out:
 	until = until > me->joined_since ? until - me->joined_since : 0;
 	steer_gang_count(gang, STEER_GANG_FAVOURED_NS, until);
 	trace_steer_gang_end(gang->id, me->cpu, until, why);
@@ -1753,6 +1815,7 @@ void steer_gang_start(struct steer_gang *gang, enum steer_scope scope)
 
 	for_each_possible_cpu(cpu) {
 		per_cpu_ptr(gang->pcpu, cpu)->backoff = 0;
+		per_cpu_ptr(gang->pcpu, cpu)->members = 0;
 		WRITE_ONCE(per_cpu_ptr(gang->pcpu, cpu)->quiet_until, 0);
 	}
 	WRITE_ONCE(gang->scope, scope);

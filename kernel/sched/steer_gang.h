@@ -31,11 +31,15 @@ enum steer_gang_counter {
  * @quiet_until: it is not worth a slot before that in the scope whose slots belong
  *		to this CPU [ns]
  * @backoff: for how many slots it was left alone there last time
+ * @members: CPUs of that scope that had a member which competed, when they were counted
+ * @counted: when that was [jiffies]
  */
 struct steer_gang_pcpu {
 	u64		count[STEER_GANG_NR_COUNTERS];
 	u64		quiet_until;
 	unsigned int	backoff;
+	int		members;
+	unsigned long	counted;
 };
 
 /**

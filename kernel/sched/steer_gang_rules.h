@@ -191,40 +191,25 @@ static inline void steer_gang_corun_update(struct steer_gang_corun *corun, u64 n
 }
 
 /**
- * steer_gang_corun_join - a CPU begins to run a member
+ * steer_gang_corun_run - CPUs began or ceased to run members
  * @corun: the account
+ * @running: how many run one now
  * @now: the time [ns]
  */
-static inline void steer_gang_corun_join(struct steer_gang_corun *corun, u64 now)
+static inline void steer_gang_corun_run(struct steer_gang_corun *corun, int running, u64 now)
 {
-	corun->running++;
-	corun->runnable = max(corun->runnable, corun->running);
+	corun->running = running;
+	corun->runnable = max(corun->runnable, running);
 	steer_gang_corun_update(corun, now);
 }
 
 /**
- * steer_gang_corun_leave - a CPU ceases to run a member
- * @corun: the account
- * @asleep: is no member runnable there any more?
- * @now: the time [ns]
+ * steer_gang_corun_fewer - on one CPU no member is runnable, or never was
+ * @corun: the account, of which steer_gang_corun_run() is to be told afterwards
  */
-static inline void steer_gang_corun_leave(struct steer_gang_corun *corun, bool asleep,
-					  u64 now)
+static inline void steer_gang_corun_fewer(struct steer_gang_corun *corun)
 {
-	corun->running--;
-	corun->runnable -= asleep;
-	steer_gang_corun_update(corun, now);
-}
-
-/**
- * steer_gang_corun_absent - a CPU was thought to have a runnable member
- * @corun: the account
- * @now: the time [ns]
- */
-static inline void steer_gang_corun_absent(struct steer_gang_corun *corun, u64 now)
-{
-	corun->runnable = max(corun->runnable - 1, corun->running);
-	steer_gang_corun_update(corun, now);
+	corun->runnable--;
 }
 
 #endif /* _KERNEL_SCHED_STEER_GANG_RULES_H */

@@ -202,23 +202,25 @@ static void steer_test_corun(struct kunit *test)
 {
 	struct steer_gang_corun corun = { .runnable = 3 };
 
-	steer_gang_corun_join(&corun, 10);
-	steer_gang_corun_join(&corun, 20);
+	steer_gang_corun_run(&corun, 1, 10);
+	steer_gang_corun_run(&corun, 2, 20);
 	KUNIT_EXPECT_EQ(test, corun.since, 0);
-	steer_gang_corun_join(&corun, 30);
+	steer_gang_corun_run(&corun, 3, 30);
 	KUNIT_EXPECT_EQ(test, corun.since, 30);
 	/* one is preempted, and comes back */
-	steer_gang_corun_leave(&corun, false, 50);
+	steer_gang_corun_run(&corun, 2, 50);
 	KUNIT_EXPECT_EQ(test, corun.total, 20);
 	KUNIT_EXPECT_EQ(test, corun.since, 0);
-	steer_gang_corun_join(&corun, 60);
+	steer_gang_corun_run(&corun, 3, 60);
 	KUNIT_EXPECT_EQ(test, corun.since, 60);
 	/* one goes to sleep: all others still run together */
-	steer_gang_corun_leave(&corun, true, 70);
+	steer_gang_corun_fewer(&corun);
+	steer_gang_corun_run(&corun, 2, 70);
 	KUNIT_EXPECT_EQ(test, corun.total, 30);
 	KUNIT_EXPECT_EQ(test, corun.since, 70);
 	/* one member is not together with anybody */
-	steer_gang_corun_leave(&corun, true, 80);
+	steer_gang_corun_fewer(&corun);
+	steer_gang_corun_run(&corun, 1, 80);
 	KUNIT_EXPECT_EQ(test, corun.total, 40);
 	KUNIT_EXPECT_EQ(test, corun.since, 0);
 }
@@ -228,12 +230,14 @@ static void steer_test_absent(struct kunit *test)
 {
 	struct steer_gang_corun corun = { .runnable = 3 };
 
-	steer_gang_corun_join(&corun, 10);
-	steer_gang_corun_join(&corun, 20);
-	steer_gang_corun_absent(&corun, 25);
+	steer_gang_corun_run(&corun, 1, 10);
+	steer_gang_corun_run(&corun, 2, 20);
+	steer_gang_corun_fewer(&corun);
+	steer_gang_corun_run(&corun, 2, 25);
 	KUNIT_EXPECT_EQ(test, corun.since, 25);
 	/* those that run are there */
-	steer_gang_corun_absent(&corun, 30);
+	steer_gang_corun_fewer(&corun);
+	steer_gang_corun_run(&corun, 2, 30);
 	KUNIT_EXPECT_EQ(test, corun.runnable, 2);
 	KUNIT_EXPECT_EQ(test, corun.total, 5);
 }
