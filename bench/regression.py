@@ -25,11 +25,12 @@ from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
 
 OUT = ROOT / "build/bench/regression"
 WORKERS, GANGS = 16, 4
+SLOT_US = 4000.0
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One test: a configuration's median in times the baseline's."""
+    """One test: a configuration's median in times the baseline's, and of so much more as it may have."""
 
     suite: str
     bench: str
@@ -39,12 +40,14 @@ class Ratio:
     config: str
     least: float = 0.0
     most: float = float("inf")
+    more: float = 0.0
     #: What it says of the lab, and not of us, if it fails.
     hint: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.bench} {self.load}, {self.config}: {self.metric} against {self.baseline}"
+        more = f" and {self.more:g}" if self.more else ""
+        return f"{self.bench} {self.load}, {self.config}: {self.metric} against {self.baseline}{more}"
 
     @property
     def wanted(self) -> str:
@@ -55,11 +58,11 @@ class Ratio:
                    if (row["bench"], row["load"], row["metric"]) == (self.bench, self.load, self.metric)}
         if self.config not in medians or not medians.get(self.baseline):
             return Test(self.name, FAILED, "not measured")
-        ratio = medians[self.config] / medians[self.baseline]
-        print(f"    {self.name}: {ratio:.1f} times", flush=True)
+        ratio = medians[self.config] / (medians[self.baseline] + self.more)
+        print(f"    {self.name}: {ratio:.2f} times", flush=True)
         if self.least <= ratio <= self.most:
             return Test(self.name, PASSED)
-        return Test(self.name, FAILED, f"{ratio:.1f} times; wanted: {self.wanted}{self.hint}")
+        return Test(self.name, FAILED, f"{ratio:.2f} times; wanted: {self.wanted}{self.hint}")
 
 
 RATIOS = (
@@ -67,9 +70,9 @@ RATIOS = (
     Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", "seed1", least=10, hint=", or the lab shows no collapse"),
     Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", "fork_affine", most=5),
     Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", "wake_affine", most=5),
-    # Seen: 47 to 53; 1.0, and 2.9 where gangs could all go before a waiting task.
+    # Seen: 47 to 53; 0.5 to 0.7, and 1.5 where gangs could all go before a waiting task: a slot longer is the goal.
     Ratio("gang", "barrier", GANGS, "rate", "eevdf", "gang_llc", least=20),
-    Ratio("gang", "barrier", GANGS, "late_p99", "eevdf", "gang_llc", most=1.8),
+    Ratio("gang", "barrier", GANGS, "late_p99", "eevdf", "gang_llc", most=1, more=SLOT_US),
 )
 RUNS = {
     "hint": ("--quick", "--topology", "zen", "--benches", "schbench", "--configs", "seed1,fork_affine,wake_affine"),

@@ -36,13 +36,15 @@ class Hints(unittest.TestCase):
 
 
 class Gangs(unittest.TestCase):
-    def statuses(self, rate: float, late: float) -> list[str]:
+    def statuses(self, rate: float, late: float, plain: float = 3900.0) -> list[str]:
         found = [*rows("barrier", regression.GANGS, "rate", eevdf=140.0, gang_llc=rate),
-                 *rows("barrier", regression.GANGS, "late_p99", eevdf=3900.0, gang_llc=late)]
+                 *rows("barrier", regression.GANGS, "late_p99", eevdf=plain, gang_llc=late)]
         return [test.status for test in regression.judge("gang", found)]
 
     def test_gang_gains(self) -> None:
         self.assertEqual(self.statuses(7100.0, 4000.0), ["passed"] * 2)
+        self.assertEqual(self.statuses(7100.0, 4000.0, 200.0), ["passed"] * 2)
+        self.assertEqual(self.statuses(7100.0, 4300.0, 200.0), ["passed", "failed"])
 
     def test_gang_gains_nothing(self) -> None:
         self.assertEqual(self.statuses(150.0, 4000.0), ["failed", "passed"])
