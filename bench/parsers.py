@@ -171,7 +171,7 @@ def _machine(output: str, warm: float | None = None, until: float = math.inf) ->
 
 
 def _latencies(found: Mapping[str, Any]) -> Values:
-    return {name: _number(found, name) for name in ("p50", "p99", "p999")}
+    return {name: _number(found, name) for name in ("mean", "p50", "p99", "p999")}
 
 
 def headroom_requests(output: str) -> Values:
@@ -265,7 +265,7 @@ def headroom_timers(output: str) -> Values:
                     for count in line.split())
     if not total:
         raise Unreadable("no histogram in the output")
-    values = _machine(output)
+    values = {"mean": sum(value * count for value, count in counts.items()) / total, **_machine(output)}
     for name, part in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
         seen, rank = 0, math.ceil(part * (total + overflows))
         if rank > total:
@@ -282,8 +282,9 @@ def headroom_disk(output: str) -> Values:
     """fio's JSON: completion latencies and rate of reads, and what the machine did."""
     if not (jobs := _json_object(output).get("jobs")):
         raise Unreadable("no jobs in fio's output")
-    percentiles = jobs[0]["read"]["clat_ns"].get("percentile") or {}
-    values = {name: _number(percentiles, key) / 1e3 for name, key in
+    latency = jobs[0]["read"]["clat_ns"]
+    percentiles = latency.get("percentile") or {}
+    values = {"mean": _number(latency, "mean") / 1e3} | {name: _number(percentiles, key) / 1e3 for name, key in
               (("p50", "50.000000"), ("p99", "99.000000"), ("p999", "99.900000"))}
     return {**values, "iops": _number(jobs[0]["read"], "iops"), **_machine(output)}
 

@@ -181,6 +181,7 @@ MACHINE = (
 )
 LATENCIES = (
     Metric("p99", "us", LOWER, "99th percentile of latency"),
+    Metric("mean", "us", LOWER, "mean of latency"),
     Metric("p50", "us", LOWER, "median of latency"),
     Metric("p999", "us", LOWER, "99.9th percentile of latency"),
 )
@@ -217,20 +218,22 @@ def shares(_load: int) -> tuple[str, ...]:
     return ("main", *WEIGHTS)
 
 
-def requests(name: str, title: str, side: str, programs: tuple[str, ...], quick: bool, **more: Any) -> Bench:
+def requests(name: str, title: str, side: str, programs: tuple[str, ...], quick: bool,
+             loads: tuple[int, ...] = (20, 40, 60), **more: Any) -> Bench:
     form = {40: 1.5} if quick else {}
     return Bench(
         name=name, title=f"service beside {title}", load="load", command=REQUESTS.replace("SIDE", side),
         programs=("serve", "observe", "join", "userloop", *programs), parse=parsers.headroom_requests,
         metrics=(*LATENCIES, Metric("rps", "1/s", HIGHER, "requests per second"), *MACHINE),
-        work={FULL: {20: 4, 40: 4, 60: 4}, QUICK: form, HOST: {20: 30, 40: 30, 60: 30}}, effort=effort(0.75),
+        work={FULL: {n: 4 for n in loads}, QUICK: form, HOST: {n: 30 for n in loads}}, effort=effort(0.75),
         limit=600, groups=sides, counted=True, derive=per_cycle, series=parsers.headroom_series, **more)
 
 
 QUICK_CHOICE = ("weight", "idle", "max_right", "max_wrong", "headroom10", "headroom20", "headroom30",
                 "headroom30+hint", "headroom30+idle", "headroom30+hint+idle")
+# On zen, a load of 30 % alone leaves nearly half of the machine idle, as in the ancestor's measurements.
 CPU = requests("requests", "stress-ng's cpu load", "stress-ng --quiet --cpu $cpus --cpu-method int64", ("stress-ng",),
-               True, quick_configurations=(*QUICK_CHOICE, "userloop"))
+               True, (20, 30, 40, 60), quick_configurations=(*QUICK_CHOICE, "userloop"))
 MEMORY = requests("requests-memory", "stress-ng's memory load", "stress-ng --quiet --stream $cpus --stream-l3-size 4m",
                   ("stress-ng",), False)
 BUILD = requests("requests-build", "a build", "sidejob --kind build --units 500", ("sidejob",), True,
@@ -287,12 +290,12 @@ def found(view: View, benches: tuple[Bench, ...], configs: Iterable[str], metric
             and (not alone or leaves(view, bench.name, load, config, alone))]
 
 
-def slower(config: str, allowed: float) -> Judge:
-    """Reached if the service's p99 with this configuration is never more than so many times the one alone."""
+def slower(config: str, allowed: float, metric: str = "p99") -> Judge:
+    """Reached if the service's latency with this configuration is never more than so many times the one alone."""
     def judge(view: View, _: Mapping[str, Any]) -> Verdict:
         ratios = []
-        for value, _config, bench, load in found(view, SERVICES, [config], "p99"):
-            if alone := view.value(bench, "alone", load, "p99"):
+        for value, _config, bench, load in found(view, SERVICES, [config], metric):
+            if alone := view.value(bench, "alone", load, metric):
                 ratios.append((value / alone, bench, load))
         if not ratios:
             return Verdict(None, "not measured")
@@ -323,10 +326,13 @@ def never_zero(view: View, _: Mapping[str, Any]) -> Verdict:
 
 STEADY = (CPU, MEMORY)
 FIGURES = (
-    Figure("main p99 vs alone, demand 30 %", "1.08 (mean)", "<= 1.05", slower("headroom30", 1.05)),
-    Figure("main p99 vs alone, demand 20 %", "1.13 (mean)", "<= 1.10", slower("headroom20", 1.10)),
+    Figure("main p99 vs alone, demand 30 %", "", "<= 1.05", slower("headroom30", 1.05)),
+    Figure("main p99 vs alone, demand 20 %", "", "<= 1.10", slower("headroom20", 1.10)),
     Figure("the same, and the side job cpu.idle, 30 %", "", "<= 1.05", slower("headroom30+idle", 1.05)),
     Figure("the same, 20 %", "", "<= 1.10", slower("headroom20+idle", 1.10)),
+    # What the ancestor told of itself, whose side job was SCHED_IDLE.
+    Figure("its mean, side job cpu.idle, 30 %", "1.08", "<= 1.08", slower("headroom30+idle", 1.08, "mean")),
+    Figure("its mean, side job cpu.idle, 20 %", "1.13", "<= 1.13", slower("headroom20+idle", 1.13, "mean")),
     Figure("idle vs demand, steady", "19.0 for 20, 27.6 for 30", "+-1 point",
            limit(STEADY, "idle_error", "points", at_most=1.0, alone="idle")),
     Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms",

@@ -26,7 +26,8 @@ def observed(idle: list[float], side: list[float], main: float = 40.0, **more: A
                        "groups": groups}, separators=(",", ":"))
 
 
-LATENCY = {"p50": 2738.4, "p90": 3949.1, "p99": 5896.3, "p999": 7690.0, "max": 7807.2, "requests": 1129, "rps": 1254.4}
+LATENCY = {"mean": 2801.5, "p50": 2738.4, "p90": 3949.1, "p99": 5896.3, "p999": 7690.0, "max": 7807.2, "requests": 1129,
+           "rps": 1254.4}
 
 
 def served(*stages: tuple[float, float, float]) -> str:
@@ -46,8 +47,8 @@ class Parsers(unittest.TestCase):
         idle, side = [0.0] * 6 + [21.0] * 14, [90.0] * 6 + [38.0, 36.0] * 7
         values = parsers.headroom_requests(output(served(), observed(idle, side)))
         self.assertEqual({name: round(value, 3) for name, value in values.items()}, {
-            "p50": 2738.4, "p99": 5896.3, "p999": 7690.0, "rps": 1254.4, "idle": 21.0, "idle_error": 1.0, "side": 37.0,
-            "side_least": 37.0, "side_part": 97.368})
+            "mean": 2801.5, "p50": 2738.4, "p99": 5896.3, "p999": 7690.0, "rps": 1254.4, "idle": 21.0,
+            "idle_error": 1.0, "side": 37.0, "side_least": 37.0, "side_part": 97.368})
 
     def test_alone(self) -> None:
         """There is no side job: nothing is said about it."""
@@ -123,7 +124,7 @@ class Parsers(unittest.TestCase):
         text = "# Histogram\n000003 000090\t000090\n000010 000009\t000010\n000200 000001\t000000\n" \
                "# Histogram Overflows: 00000 00000\n"
         values = parsers.headroom_timers(output(text, observed([20.0] * STEPS, [30.0] * STEPS)))
-        self.assertEqual((values["p50"], values["p99"], values["p999"]), (3.0, 10.0, 200.0))
+        self.assertEqual((values["mean"], values["p50"], values["p99"], values["p999"]), (4.65, 3.0, 10.0, 200.0))
 
     def test_cyclictest_beyond_its_histogram(self) -> None:
         text = "000003 000090\n# Histogram Overflows: 00010\n"
@@ -131,11 +132,12 @@ class Parsers(unittest.TestCase):
             parsers.headroom_timers(output(text, observed([20.0] * STEPS, [30.0] * STEPS)))
 
     def test_fio(self) -> None:
-        job = {"read": {"iops": 398.5, "clat_ns": {"percentile": {"50.000000": 1620000, "99.000000": 2000000,
-                                                                  "99.900000": 9000000}}}}
+        job = {"read": {"iops": 398.5, "clat_ns": {"mean": 1700000.5, "percentile": {
+            "50.000000": 1620000, "99.000000": 2000000, "99.900000": 9000000}}}}
         text = "note: something\n" + json.dumps({"fio version": "fio-3.33", "jobs": [job]}, indent=2)
         values = parsers.headroom_disk(output(text, observed([20.0] * STEPS, [30.0] * STEPS)))
-        self.assertEqual([values[name] for name in ("p50", "p99", "p999", "iops")], [1620.0, 2000.0, 9000.0, 398.5])
+        self.assertEqual([values[name] for name in ("mean", "p50", "p99", "p999", "iops")],
+                         [1700.0005, 1620.0, 2000.0, 9000.0, 398.5])
 
     def test_what_is_not_there(self) -> None:
         seen = observed([20.0] * STEPS, [30.0] * STEPS)

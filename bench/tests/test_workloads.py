@@ -390,6 +390,7 @@ class Serve(Workload):
             order = [values[name] for name in ("p50", "p90", "p99", "p999", "max")]
             self.assertEqual(order, sorted(order))
             self.assertGreater(values["p50"], 0)
+            self.assertTrue(values["p50"] / 2 < values["mean"] < values["max"], values)
 
     def test_arrivals_are_as_many_as_asked_for(self) -> None:
         """20 % of 20,000 for a second, each time the same; of 4000, the deviation is 63."""

@@ -406,11 +406,24 @@ static void print_percentile(const struct window *window, const char *key, unsig
 		printf("\"%s\":null,", key);
 }
 
+static void print_mean(const struct window *window)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < window->nr; i++)
+		sum += window->took[i];
+	if (window->nr)
+		printf("\"mean\":%.3f,", sum / window->nr / 1e3);
+	else
+		printf("\"mean\":null,");
+}
+
 static void print_window(const struct window *window)
 {
 	double seconds = (window->end - window->begin) / 1e9;
 
 	printf("{");
+	print_mean(window);
 	print_percentile(window, "p50", 500);
 	print_percentile(window, "p90", 900);
 	print_percentile(window, "p99", 990);
