@@ -687,7 +687,6 @@ static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
 	struct steer_gang *gang = slot->gang;
 	struct steer_gang_pcpu *pcpu;
 	unsigned int backoff;
-	int members;
 
 	lockdep_assert_held(&slot->lock);
 
@@ -696,10 +695,8 @@ static void steer_gang_close(struct steer_gang_slot *slot, u64 now, u64 end)
 	pcpu = per_cpu_ptr(gang->pcpu, slot->cpu);
 	steer_gang_corun_update(&slot->corun, min(now, end));
 	steer_gang_count(gang, STEER_GANG_CORUN_NS, slot->corun.total);
-	/* There may be more than when they were counted. */
-	members = max(slot->members, steer_gang_running(slot) + slot->slept);
-	backoff = steer_gang_backoff(pcpu->backoff, slot->slept, members);
-	/* Or less. */
+	backoff = steer_gang_backoff(pcpu->backoff, slot->slept, slot->members);
+	/* There may be less than when they were counted. */
 	if (slot->slept)
 		WRITE_ONCE(pcpu->members, 0);
 	pcpu->backoff = backoff;
@@ -933,8 +930,11 @@ static void steer_gang_joins(struct steer_gang_slot *slot, u64 seq, u64 now)
 	if ((int)lower_32_bits(running) < READ_ONCE(slot->corun.runnable))
 		return;
 	raw_spin_lock(&slot->lock);
-	if (slot->seq == seq && slot->gang)
+	if (slot->seq == seq && slot->gang) {
+		/* There may be more than when they were counted. */
+		slot->members = max(slot->members, steer_gang_running(slot));
 		steer_gang_corun_run(&slot->corun, steer_gang_running(slot), now);
+	}
 	raw_spin_unlock(&slot->lock);
 }
 
