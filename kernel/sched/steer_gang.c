@@ -225,7 +225,7 @@ struct steer_gang_tried {
 /**
  * struct steer_gang_cpu - what a CPU knows; under its rq lock, but for some
  * @cpu: its number
- * @kicked: an interrupt is under way; atomic
+ * @kicked: an interrupt is under way, for this slot; atomic
  * @picking: a pick is under way, which looks again when it is done; read by others
  * @armed: a pick will begin then or soon after, 0 if none may; read by others [ns]
  * @running: the gang of the running task; read by others, and only compared
@@ -267,7 +267,7 @@ struct steer_gang_tried {
  */
 struct steer_gang_cpu {
 	int			cpu;
-	atomic_t		kicked;
+	struct steer_gang_slot	*kicked;
 	bool			picking;
 	u64			armed;
 	struct steer_gang	*running;
@@ -608,19 +608,19 @@ static enum hrtimer_restart steer_gang_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Returns whether an interrupt was sent. */
-static bool steer_gang_kick(int cpu)
+/* Returns whether an interrupt was sent. If one is under way, it is for both. */
+static bool steer_gang_kick(int cpu, struct steer_gang_slot *slot)
 {
 	struct steer_gang_cpu *to = &per_cpu(steer_gang_cpus, cpu);
 
 	/* It would be called at once, and wait for the lock that is held here. */
 	if (WARN_ON_ONCE(cpu == smp_processor_id()))
 		return false;
-	if (atomic_xchg(&to->kicked, 1))
+	if (xchg(&to->kicked, slot))
 		return false;
 	if (!smp_call_function_single_async(cpu, &to->csd))
 		return true;
-	atomic_set(&to->kicked, 0);
+	WRITE_ONCE(to->kicked, NULL);
 	return false;
 }
 
@@ -635,13 +635,13 @@ static void steer_gang_kicked(void *info)
 	struct steer_gang_cpu *me = info;
 	struct rq *rq = cpu_rq(me->cpu);
 	u64 now = ktime_get_ns(), seq;
+	struct steer_gang_slot *kicked;
 	struct steer_gang *gang;
 	struct rq_flags rf;
 	int scope;
 
 	/* Before the slots are looked at, so that no later one is missed. */
-	atomic_set(&me->kicked, 0);
-	smp_mb();	/* pairs with atomic_xchg() in steer_gang_kick() */
+	kicked = xchg(&me->kicked, NULL);
 
 	rq_lock(rq, &rf);
 	for (scope = STEER_SCOPE_SYSTEM; scope >= STEER_SCOPE_CORE; scope--) {
@@ -667,6 +667,9 @@ static void steer_gang_kicked(void *info)
 				resched_curr(rq);
 			break;
 		}
+		/* One whose members are on other CPUs did not ask for this interrupt. */
+		if (slot != kicked)
+			continue;
 		steer_gang_count(gang, STEER_GANG_IPIS_EMPTY, 1);
 		raw_spin_lock(&slot->lock);
 		if (slot->seq == seq) {
@@ -748,7 +751,8 @@ static int steer_gang_members(struct steer_gang *gang, struct rq *rq,
 
 /* Interrupt those that have a member and run something else. */
 static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
-				   enum steer_scope scope, u64 now)
+				   struct steer_gang_slot *slot, enum steer_scope scope,
+				   u64 now)
 {
 	u64 soon = now + NSEC_PER_USEC * 20;
 	int cpu, ipis = 0;
@@ -776,7 +780,7 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		if (cpu == smp_processor_id())
 			steer_gang_arm(to, now + 1);
 		else
-			ipis += steer_gang_kick(cpu);
+			ipis += steer_gang_kick(cpu, slot);
 	}
 	steer_gang_count(gang, STEER_GANG_IPIS, ipis);
 	return ipis;
@@ -863,7 +867,7 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 
 	/* The slot is there before it is asked who is about to pick anyway. */
 	smp_mb();	/* pairs with the one in steer_gang_decide() */
-	ipis = steer_gang_kick_members(gang, rq, scope, me->now);
+	ipis = steer_gang_kick_members(gang, rq, slot, scope, me->now);
 	trace_steer_gang_lead(gang->id, cpu_of(rq), scope, view.members, ipis, end);
 	return STEER_GANG_LED;
 }
@@ -1263,7 +1267,7 @@ static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
 		slot->members = 0;
 		raw_spin_unlock(&slot->lock);
 		steer_gang_count(gang, STEER_GANG_SLOTS_LED, 1);
-		steer_gang_kick_members(gang, rq, scope, me->now);
+		steer_gang_kick_members(gang, rq, slot, scope, me->now);
 		return;
 	}
 	raw_spin_unlock(&slot->lock);
