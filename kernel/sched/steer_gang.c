@@ -241,7 +241,7 @@ struct steer_gang_tried {
  * @held_end: when the first one ends in which a gang waits here [ns]
  * @busy: scopes in which a gang has its slot
  * @wide: those of them that have a member here
- * @seen: numbers of the slots that the last pick saw
+ * @seen: ends of the slots that the last pick saw, 0 for one that was being set up [ns]
  * @retried: the last pick was repeated
  * @ask: EEVDF is asked before the favoured slot is obeyed
  * @asked: it was, for the pick that is repeated now
@@ -1079,7 +1079,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		if (!READ_ONCE(steer_gang_nr[scope]))
 			continue;
 		slot = steer_gang_slot(rq, scope);
-		me->seen[scope] = READ_ONCE(slot->seq);
+		me->seen[scope] = READ_ONCE(slot->end);
 		end = steer_gang_slot_read(slot, me->now, &gang, &seq);
 		if (!end)
 			continue;
@@ -1522,21 +1522,27 @@ static void steer_gang_spread(struct rq *rq, struct steer_gang_cpu *me,
  */
 static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
 {
-	int scope;
+	int scope = STEER_SCOPE_CORE;
 
 	WRITE_ONCE(me->picking, false);
-	if (me->favour || !rcu_access_pointer(rq->sd))
+	if (!rcu_access_pointer(rq->sd))
 		return false;
 	smp_mb();	/* pairs with the one in steer_gang_lead() */
 
-	for (scope = STEER_SCOPE_CORE; scope < STEER_NR_SCOPES; scope++) {
+	/* One of a wider scope would come first. */
+	if (me->favour)
+		scope = READ_ONCE(me->favour->scope) + 1;
+	for (; scope < STEER_NR_SCOPES; scope++) {
 		struct steer_gang_slot *slot;
 		struct steer_gang *gang;
+		u64 end;
 
 		if (!READ_ONCE(steer_gang_nr[scope]))
 			continue;
 		slot = steer_gang_slot(rq, scope);
-		if (READ_ONCE(slot->seq) == me->seen[scope])
+		/* Whoever is setting one up will see that the pick is done. */
+		end = READ_ONCE(slot->end);
+		if (!end || end == me->seen[scope])
 			continue;
 		gang = READ_ONCE(slot->gang);
 		if (gang && steer_gang_here(gang, rq))
