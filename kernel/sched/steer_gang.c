@@ -809,6 +809,13 @@ static bool steer_gang_has_followed(struct steer_gang_cpu *me,
 	return me->followed_slot == slot && me->followed_seq == seq;
 }
 
+/* May @gang have slots in this scope? REQUIRES: the lock of the slot, which a stop takes. */
+static bool steer_gang_is_active(struct steer_gang *gang, enum steer_scope scope)
+{
+	/* Pairs with smp_store_release() in steer_gang_start(). */
+	return smp_load_acquire(&gang->active) && READ_ONCE(gang->scope) == scope;
+}
+
 /* @rq is about to run a member of @gang, by EEVDF's choice: begin a slot? */
 static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu *me,
 					   struct steer_gang *gang,
@@ -852,7 +859,7 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 		raw_spin_unlock(&slot->lock);
 		return STEER_GANG_LOST;
 	}
-	if (!gang->active || gang->scope != scope) {
+	if (!steer_gang_is_active(gang, scope)) {
 		raw_spin_unlock(&slot->lock);
 		return STEER_GANG_NOT;
 	}
@@ -1261,7 +1268,7 @@ static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
 	raw_spin_lock(&slot->lock);
 	if (!slot->leader || !cpu_online(slot->leader - 1))
 		slot->leader = cpu_of(rq) + 1;
-	if (slot->leader == cpu_of(rq) + 1 && gang->active) {
+	if (slot->leader == cpu_of(rq) + 1 && steer_gang_is_active(gang, scope)) {
 		WRITE_ONCE(slot->end, 0);
 		WRITE_ONCE(slot->gang, gang);
 		slot->members = 0;
@@ -1830,7 +1837,8 @@ void steer_gang_start(struct steer_gang *gang, enum steer_scope scope)
 	}
 	WRITE_ONCE(gang->scope, scope);
 	WRITE_ONCE(steer_gang_nr[scope], steer_gang_nr[scope] + 1);
-	WRITE_ONCE(gang->active, true);
+	/* Pairs with smp_load_acquire() in steer_gang_is_active(). */
+	smp_store_release(&gang->active, true);
 }
 
 /**
@@ -1854,6 +1862,7 @@ void steer_gang_stop(struct steer_gang *gang)
 		if (slot->gang == gang) {
 			steer_gang_close(slot, now, slot->end);
 			WRITE_ONCE(slot->end, 0);
+			smp_wmb();	/* pairs with smp_rmb() in steer_gang_slot_read() */
 			WRITE_ONCE(slot->gang, NULL);
 		}
 		if (slot->last == gang)
