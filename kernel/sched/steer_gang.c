@@ -933,8 +933,12 @@ static void steer_gang_joins(struct steer_gang_slot *slot, u64 seq, u64 now)
 
 	if (upper_32_bits(running) != lower_32_bits(seq)) {
 		raw_spin_lock(&slot->lock);
-		if (slot->seq << 32 == running - lower_32_bits(running))
+		if (slot->seq << 32 == running - lower_32_bits(running)) {
 			atomic64_dec(&slot->running);
+			/* Somebody may have taken it for the last one. */
+			if (slot->gang)
+				steer_gang_corun_run(&slot->corun, steer_gang_running(slot), now);
+		}
 		raw_spin_unlock(&slot->lock);
 		return;
 	}

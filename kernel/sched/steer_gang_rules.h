@@ -10,6 +10,7 @@
 #ifndef _KERNEL_SCHED_STEER_GANG_RULES_H
 #define _KERNEL_SCHED_STEER_GANG_RULES_H
 
+#include <linux/compiler.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/types.h>
@@ -169,7 +170,8 @@ static inline unsigned int steer_gang_pause(unsigned int pause)
 
 /**
  * struct steer_gang_corun - for how long all runnable members ran together
- * @runnable: CPUs with a runnable member, and others that compete with it
+ * @runnable: CPUs with a runnable member, and others that compete with it; read without
+ *	the slot's lock
  * @running: those that run one
  * @since: since when they are the same, two at least; 0 if they are not [ns]
  * @total: for how long they were, before that [ns]
@@ -199,7 +201,7 @@ static inline void steer_gang_corun_update(struct steer_gang_corun *corun, u64 n
 static inline void steer_gang_corun_run(struct steer_gang_corun *corun, int running, u64 now)
 {
 	corun->running = running;
-	corun->runnable = max(corun->runnable, running);
+	WRITE_ONCE(corun->runnable, max(corun->runnable, running));
 	steer_gang_corun_update(corun, now);
 }
 
@@ -209,7 +211,7 @@ static inline void steer_gang_corun_run(struct steer_gang_corun *corun, int runn
  */
 static inline void steer_gang_corun_fewer(struct steer_gang_corun *corun)
 {
-	corun->runnable--;
+	WRITE_ONCE(corun->runnable, corun->runnable - 1);
 }
 
 #endif /* _KERNEL_SCHED_STEER_GANG_RULES_H */
