@@ -579,6 +579,49 @@ TEST_F_TIMEOUT(gang, contested, 300)
 	EXPECT_GE(10, led);
 }
 
+/*
+ *	a	gang of the system, members on CPUs of one LLC
+ *	b	gang of an LLC, members on those of another one
+ *	h	busy loops on all of these
+ *
+ * The slot of a is no reason for b to have none, and b's interrupts do not make it look
+ * as if a's members were asleep.
+ */
+TEST_F_TIMEOUT(gang, side_by_side, 300)
+{
+	cpu_set_t far = self->t.llc[0], both;
+	long sent = 0, empty = 0, led = 0;
+
+	REQUIRE_CPUS(2);
+	CPU_CLR(cpuset_nth(&self->t.cpus, 0), &far);
+	if (self->t.nr_llcs < 2 || CPU_COUNT(&far) < 2)
+		SKIP(return, "needs two LLCs with two CPUs besides the first");
+	CPU_OR(&both, &far, &self->cpus);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang.scope", "system"));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_start(&self->hogs[0], self->a, &far, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[0]));
+	ASSERT_EQ(0, hogs_in(self, 1, self->b));
+	ASSERT_EQ(0, hogs_start(&self->hogs[2], self->h, &both, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[2]));
+	hogs_use(self, 500);
+
+	for (int i = 0; i < 40 && (sent < 20 || led < 20); i++) {
+		hogs_use(self, 500);
+		sent = cg_stat(self->b, "gang_ipis");
+		led = cg_stat(self->a, "gang_slots_led");
+		empty = cg_stat(self->a, "gang_ipis_empty");
+	}
+	TH_LOG("a: %ld slots, %ld IPIs, %ld found nothing; b: %ld slots, %ld IPIs, %ld found nothing",
+	       led, cg_stat(self->a, "gang_ipis"), empty, cg_stat(self->b, "gang_slots_led"), sent,
+	       cg_stat(self->b, "gang_ipis_empty"));
+	EXPECT_LE(20, sent);
+	EXPECT_LE(20, led);
+	/* nobody sleeps here */
+	EXPECT_GE(2 + cg_stat(self->a, "gang_ipis") / 10, empty);
+}
+
 /* Shares of @a and @h while both have a hog on each CPU, as accounted [%] */
 static double share(FIXTURE_DATA(gang) *self, long ms)
 {
