@@ -231,10 +231,18 @@ def requests(name: str, title: str, side: str, programs: tuple[str, ...], quick:
 
 QUICK_CHOICE = ("weight", "idle", "max_right", "max_wrong", "headroom10", "headroom20", "headroom30",
                 "headroom30+hint", "headroom30+idle", "headroom30+hint+idle")
+
+
+def stress(what: str) -> str:
+    """As many workers as CPUs that they may use: more of them, pinned, are a load that the balancer tries to even out,
+    with tasks of the service."""
+    return f"sh -c 'exec stress-ng --quiet {what}'"
+
+
 # On zen, a load of 30 % alone leaves nearly half of the machine idle, as in the ancestor's measurements.
-CPU = requests("requests", "stress-ng's cpu load", "stress-ng --quiet --cpu $cpus --cpu-method int64", ("stress-ng",),
-               True, (20, 30, 40, 60), quick_configurations=(*QUICK_CHOICE, "userloop"))
-MEMORY = requests("requests-memory", "stress-ng's memory load", "stress-ng --quiet --stream $cpus --stream-l3-size 4m",
+CPU = requests("requests", "stress-ng's cpu load", stress("--cpu $(nproc) --cpu-method int64"), ("stress-ng",), True,
+               (20, 30, 40, 60), quick_configurations=(*QUICK_CHOICE, "userloop"))
+MEMORY = requests("requests-memory", "stress-ng's memory load", stress("--stream $(nproc) --stream-l3-size 4m"),
                   ("stress-ng",), False)
 BUILD = requests("requests-build", "a build", "sidejob --kind build --units 500", ("sidejob",), True,
                  quick_configurations=("weight", "idle", "headroom20"))
