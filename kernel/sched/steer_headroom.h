@@ -206,6 +206,7 @@ static inline u64 steer_headroom_weight(struct task_group *tg)
 bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 bool __steer_headroom_protects(struct task_struct *p);
+bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
 struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
@@ -311,6 +312,19 @@ static __always_inline bool steer_headroom_protects(struct task_struct *p)
 }
 
 /**
+ * steer_headroom_gives_way - would a task run at once on a CPU that is not idle?
+ * @p: the task; its p->pi_lock and the RCU read lock are held
+ * @cpu: the CPU, which @p may use
+ *
+ * Return: true if what runs there is to leave CPU idle for @p's group.
+ */
+static __always_inline bool steer_headroom_gives_way(struct task_struct *p, int cpu)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_gives_way(p, cpu);
+}
+
+/**
  * steer_headroom_preempts - does what woke up run before what runs?
  * @cfs_rq: the queue of both; its rq lock is held
  * @se: the current entity
@@ -354,6 +368,7 @@ static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return 
 static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
+static inline bool steer_headroom_gives_way(struct task_struct *p, int cpu) { return false; }
 static inline struct sched_entity *steer_headroom_instead(struct cfs_rq *cfs_rq,
 							  struct sched_entity *se)
 {

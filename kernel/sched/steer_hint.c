@@ -243,13 +243,13 @@ static const struct cpumask *steer_llc(int cpu)
 
 /*
  * Look through @span, from @from on, for an idle CPU: the first of an idle core,
- * else the first thread. CPUs in @done were seen before. Each CPU that is looked
- * at uses up one of *@budget.
+ * else the first thread, else one that runs what is held back for @p. CPUs in @done
+ * were seen before. Each CPU that is looked at uses up one of *@budget.
  */
 static int steer_scan(struct task_struct *p, const struct cpumask *span,
 		      int from, const struct cpumask *done, int *budget)
 {
-	int cpu, thread = -1;
+	int cpu, thread = -1, kept = -1;
 
 	for_each_cpu_wrap(cpu, span, from) {
 		if (done && cpumask_test_cpu(cpu, done))
@@ -258,20 +258,23 @@ static int steer_scan(struct task_struct *p, const struct cpumask *span,
 			continue;
 		if ((*budget)-- <= 0)
 			break;
-		if (!steer_cpu_idle(p, cpu))
+		if (!steer_cpu_idle(p, cpu)) {
+			if (kept < 0 && steer_headroom_gives_way(p, cpu))
+				kept = cpu;
 			continue;
+		}
 		if (steer_siblings_idle(cpu))
 			return cpu;
 		if (thread < 0)
 			thread = cpu;
 	}
-	return thread;
+	return thread >= 0 ? thread : kept;
 }
 
 static bool steer_try(struct task_struct *p, const struct cpumask *span, int cpu)
 {
 	return cpumask_test_cpu(cpu, span) && steer_cpu_allowed(p, cpu) &&
-	       steer_cpu_idle(p, cpu);
+	       (steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu));
 }
 
 /*
@@ -478,7 +481,7 @@ static bool steer_llc_has_idle_core(struct task_struct *p, int cpu, int first)
 	int budget = INT_MAX;
 	int found = steer_scan(p, steer_llc(cpu), first, NULL, &budget);
 
-	return found >= 0 && steer_siblings_idle(found);
+	return found >= 0 && steer_cpu_idle(p, found) && steer_siblings_idle(found);
 }
 
 /*
@@ -726,8 +729,8 @@ static bool steer_wake_completes(int prev_cpu)
 }
 
 /*
- * The group has a cpu.headroom, and no hint that decided: idle CPUs are kept for it
- * beyond its LLC, too.
+ * The group has a cpu.headroom, and no hint that decided: CPUs are kept for it, whether
+ * they are idle or not, and beyond its LLC, too.
  */
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync)
 {

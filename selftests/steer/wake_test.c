@@ -287,6 +287,33 @@ TEST_F_TIMEOUT(wake, headroom, 180)
 	EXPECT_LE(HALF, protected.in_a);
 }
 
+/*
+ * The LLC is full of tasks that leave CPU idle for the group. They would give way, so it
+ * stays with its data; but not if they have the same headroom.
+ */
+TEST_F_TIMEOUT(wake, headroom_stays, 180)
+{
+	cpu_set_t busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	struct where where;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.on_prev);
+	SERIES("wake_wide", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.on_prev);
+	EXPECT_EQ(0, cg_write(side, "cpu.headroom", "10"));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.allowed - where.in_a);
+	free(side);
+}
+
 /* The caller and its partner, which take turns over two pipes. */
 struct pair {
 	pid_t partner;
