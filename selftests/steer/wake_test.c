@@ -293,7 +293,6 @@ TEST_F_TIMEOUT(wake, headroom, 180)
  */
 TEST_F_TIMEOUT(wake, headroom_stays, 180)
 {
-	cpu_set_t busy = cpuset_minus(self->a, cpuset_one(self->a0));
 	struct where where;
 	char *side;
 
@@ -302,12 +301,14 @@ TEST_F_TIMEOUT(wake, headroom_stays, 180)
 	side = cg_new(self->top, "side");
 	ASSERT_NE(NULL, side);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
-	ASSERT_EQ(0, hogs_start(&self->hogs, side, &busy, 0));
+	/* On the waker's CPU, too: if that went idle, it would take the wakee. */
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &self->a, 0));
 	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
 	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
-	EXPECT_LE(MOST, where.on_prev);
+	/* An idle CPU may take it before it runs; without the rule, it is never there. */
+	EXPECT_LE(HALF, where.on_prev);
 	SERIES("wake_wide", self->a0, self->a1, &self->t.cpus, &where);
-	EXPECT_LE(MOST, where.on_prev);
+	EXPECT_LE(HALF, where.on_prev);
 	EXPECT_EQ(0, cg_write(side, "cpu.headroom", "10"));
 	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
 	EXPECT_LE(MOST, where.allowed - where.in_a);
