@@ -133,12 +133,14 @@
  * Idle CPUs are of use to those who find them, and the demand is met in the mean:
  * when more tasks of a protected group wake up at once than CPUs are idle, idle
  * time is below it at that moment. So a task of a group with a headroom for which no
- * CPU is idle goes to one of its LLC that runs what is to leave CPU idle for it: to
- * that where it ran last, if it does. Only where there is none, it goes to the nearest
- * idle one beyond. That would run it as soon, but far from its data: where all went
- * there first, they used nearly twice as much CPU time on four LLCs as alone. Where a
- * task of the group is behind one that is to leave CPU idle for it, it is next at once,
- * and goes on when its slice is over: what is held back waits. But not for more than four slices
+ * CPU is idle in its LLC looks for an idle one in its node; then for one in its LLC that
+ * runs what is to leave CPU idle for it, where it ran last if it can; and only then in
+ * another node. That would run it as soon, but far from its data: where all went there
+ * first, they used nearly twice as much CPU time on two nodes as alone. If those that
+ * give way came before idle ones of the node, more tasks would be on CPUs where it is the
+ * others' turn now and then. Where a task of the group is behind one that is to leave
+ * CPU idle for it, it is next at once, and goes on when its slice is over: what is held
+ * back waits. But not for more than four slices
  * after it was due. From then on, turns are by weight, so where both always want to
  * run, each has what its weight says, if in longer turns. The bound is one of real
  * time for the sake of others on that queue, who are neither: while the one with the

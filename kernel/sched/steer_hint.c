@@ -243,13 +243,13 @@ static const struct cpumask *steer_llc(int cpu)
 
 /*
  * Look through @span, from @from on, for an idle CPU: the first of an idle core,
- * else the first thread, else one that runs what is held back for @p. CPUs in @done
- * were seen before. Each CPU that is looked at uses up one of *@budget.
+ * else the first thread. CPUs in @done were seen before. Each CPU that is looked
+ * at uses up one of *@budget.
  */
 static int steer_scan(struct task_struct *p, const struct cpumask *span,
 		      int from, const struct cpumask *done, int *budget)
 {
-	int cpu, thread = -1, kept = -1;
+	int cpu, thread = -1;
 
 	for_each_cpu_wrap(cpu, span, from) {
 		if (done && cpumask_test_cpu(cpu, done))
@@ -258,23 +258,20 @@ static int steer_scan(struct task_struct *p, const struct cpumask *span,
 			continue;
 		if ((*budget)-- <= 0)
 			break;
-		if (!steer_cpu_idle(p, cpu)) {
-			if (kept < 0 && steer_headroom_gives_way(p, cpu))
-				kept = cpu;
+		if (!steer_cpu_idle(p, cpu))
 			continue;
-		}
 		if (steer_siblings_idle(cpu))
 			return cpu;
 		if (thread < 0)
 			thread = cpu;
 	}
-	return thread >= 0 ? thread : kept;
+	return thread;
 }
 
 static bool steer_try(struct task_struct *p, const struct cpumask *span, int cpu)
 {
 	return cpumask_test_cpu(cpu, span) && steer_cpu_allowed(p, cpu) &&
-	       (steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu));
+	       steer_cpu_idle(p, cpu);
 }
 
 /*
@@ -344,9 +341,23 @@ static int steer_seed1_in_llc(struct task_struct *p, int target, int prev_cpu)
 	return steer_cpu_allowed(p, target) ? target : -1;
 }
 
+/* A CPU of the LLC that runs what is held back for @p; where @p ran last comes first. */
+static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
+{
+	const struct cpumask *span = steer_llc(target);
+	int cpu;
+
+	for_each_cpu_wrap(cpu, span, cpumask_test_cpu(prev_cpu, span) ? prev_cpu : target) {
+		if (steer_cpu_allowed(p, cpu) && steer_headroom_gives_way(p, cpu))
+			return cpu;
+	}
+	return -1;
+}
+
 /*
  * The nearest idle CPU outside the LLC of @target, of those in its domains. The
- * one where @p ran last comes first, however far it is.
+ * one where @p ran last comes first, however far it is; and before those of other
+ * nodes come CPUs of the LLC that a headroom keeps for @p.
  */
 static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 			     u32 hint)
@@ -354,6 +365,7 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 	int budget = hint & STEER_SCAN_FULL ? INT_MAX : STEER_REACH_CPUS;
 	const struct cpumask *done = steer_llc(target);
 	struct sched_domain *sd, *top = NULL;
+	bool near = true;
 	int cpu = -1;
 
 	for (sd = rcu_dereference(cpu_rq(target)->sd); sd;
@@ -368,12 +380,18 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 	     sd = rcu_dereference(sd->parent)) {
 		if (cpumask_subset(sched_domain_span(sd), done))
 			continue;
+		if (near && (sd->flags & SD_NUMA)) {
+			near = false;
+			cpu = steer_kept_in_llc(p, target, prev_cpu);
+			if (cpu >= 0)
+				return cpu;
+		}
 		cpu = steer_scan(p, sched_domain_span(sd), target, done, &budget);
 		if (cpu >= 0 || budget <= 0)
 			break;
 		done = sched_domain_span(sd);
 	}
-	return cpu;
+	return cpu < 0 && near ? steer_kept_in_llc(p, target, prev_cpu) : cpu;
 }
 
 /* An idle CPU of the LLC that a wake hint chose. */
@@ -481,7 +499,7 @@ static bool steer_llc_has_idle_core(struct task_struct *p, int cpu, int first)
 	int budget = INT_MAX;
 	int found = steer_scan(p, steer_llc(cpu), first, NULL, &budget);
 
-	return found >= 0 && steer_cpu_idle(p, found) && steer_siblings_idle(found);
+	return found >= 0 && steer_siblings_idle(found);
 }
 
 /*
