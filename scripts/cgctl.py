@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from common import ROOT, Fail, capture, run_logged, run_main
@@ -110,12 +111,11 @@ def install(root: Path, prefix: str = "usr") -> None:
         raise Fail("cgctl is not built; run: make cgctl")
     usr = root / prefix
     put(usr / "bin/cgctl", PROGRAM.read_bytes(), 0o755)
-    pages = BUILD / "man"
-    shutil.rmtree(pages, ignore_errors=True)
-    pages.mkdir(parents=True)
-    capture([PROGRAM, "man", pages])
-    for page in sorted(pages.iterdir()):
-        put(usr / "share/man/man1" / page.name, page.read_bytes())
+    # Of its own: the tests of two releases of systemd install at the same time.
+    with tempfile.TemporaryDirectory() as pages:
+        capture([PROGRAM, "man", pages])
+        for page in sorted(Path(pages).iterdir()):
+            put(usr / "share/man/man1" / page.name, page.read_bytes())
     for shell, path in (("bash", "share/bash-completion/completions/cgctl"), ("zsh", "share/zsh/vendor-completions/_cgctl"),
                         ("fish", "share/fish/vendor_completions.d/cgctl.fish")):
         put(usr / path, capture([PROGRAM, "completions", shell]).encode())

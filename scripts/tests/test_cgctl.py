@@ -3,8 +3,10 @@
 
 import stat
 import tempfile
+import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import context  # noqa: F401
 import cgctl
@@ -38,6 +40,26 @@ REPORT = f"""\
 @end {NONCE} systemd rc=0
 @done {NONCE} tainted=0 programs=1
 """
+
+
+class Install(unittest.TestCase):
+    def test_two_at_the_same_time(self) -> None:
+        """Each gets all manual pages: those of one are not what another one is about to replace."""
+        with tempfile.TemporaryDirectory() as name:
+            top = Path(name)
+            program = top / "release/cgctl"
+            program.parent.mkdir()
+            program.write_text('#!/bin/sh\n[ "$1" = man ] || exit 0\nfor page in a b c d e f; do\n'
+                               '\techo $page >"$2/$page.1"\n\tsleep 0.02\ndone\n', encoding="utf-8")
+            program.chmod(0o755)
+            with mock.patch.multiple(cgctl, PROGRAM=program, BUILD=top):
+                installs = [threading.Thread(target=cgctl.install, args=(top / str(number),)) for number in range(8)]
+                for install in installs:
+                    install.start()
+                for install in installs:
+                    install.join()
+            for number in range(8):
+                self.assertEqual(len(list((top / str(number) / "usr/share/man/man1").glob("*.1"))), 6)
 
 
 class Rust(unittest.TestCase):
