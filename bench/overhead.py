@@ -27,6 +27,7 @@ for directory in (ROOT / "bench/lab", ROOT / "scripts", ROOT / "bench", ROOT):
 
 import kbuild  # noqa: E402
 import lab  # noqa: E402
+import provenance  # noqa: E402
 from bench.run import read_hooks, scrub, shown  # noqa: E402
 from common import Fail, Target, run_main  # noqa: E402
 from results import Key, Results, Row, row_of, save  # noqa: E402
@@ -418,8 +419,9 @@ def text_of(results: Results, counted: Sequence[Counted]) -> str:
 class Run:
     """The suite being run."""
 
-    def __init__(self, form: str, boots: Sequence[Boot], samples: int, path: Path, command: str):
-        self.form, self.boots, self.path = form, boots, path
+    def __init__(self, form: str, boots: Sequence[Boot], samples: int, path: Path, command: str, build: bool):
+        self.form, self.boots, self.path, self.build = form, boots, path, build
+        self.began = time.monotonic()
         self.counted: list[Counted] = []
         target = Target(Target.from_environment().kver, "arm64")
         self.target = target
@@ -434,14 +436,14 @@ class Run:
             "configurations": [SUITE.configuration(name).describe() for name in used],
             "commands": {f"{bench}/{load}": SUITE.bench(bench).shell(load, form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in expected)},
-            "forced": [], "remarks": []}, expected=[list(entry) for entry in expected])
+            "forced": [], "remarks": [], **provenance.header(build)}, expected=[list(entry) for entry in expected])
 
     def remark(self, text: str) -> None:
         if text not in self.results.environment["remarks"]:
             self.results.environment["remarks"].append(text)
 
-    def run_boot(self, boot: Boot, build: bool) -> None:
-        kernel = kbuild.build(self.target, boot.variant) if build else kbuild.image(self.target, boot.variant)
+    def run_boot(self, boot: Boot) -> None:
+        kernel = kbuild.build(self.target, boot.variant) if self.build else kbuild.image(self.target, boot.variant)
         system_map = (self.target.out(boot.variant) / "System.map").read_text(encoding="utf-8")
         machine = lab.machine_of(TOPOLOGY, cache=False)
         with tempfile.NamedTemporaryFile("w", suffix=".functions") as functions:
@@ -465,10 +467,14 @@ class Run:
                                   for config, found in said.counters.items()]
         self.results.rows = rows_of(self.counted)
 
-    def run(self, build: bool) -> None:
+    def run(self) -> None:
+        header = self.results.environment
         for number, boot in enumerate(self.boots, 1):
-            self.run_boot(boot, build)
+            self.run_boot(boot)
             self.results.complete = number == len(self.boots)
+            header["duration_s"] = round(time.monotonic() - self.began, 1)
+            if text := provenance.changed(header["mechanism"]):
+                self.remark(text)
             save(self.results, self.path)
 
 
@@ -492,13 +498,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = ["make bench SUITE=overhead", *(["QUICK=1"] if arguments.quick else [])] if not (
         arguments.configs or arguments.benches or arguments.samples) else [
         "bench/overhead.py", *(argv if argv is not None else sys.argv[1:])]
-    run = Run(form, boots, samples, arguments.out / "overhead.json", " ".join(words))
-    began = time.monotonic()
-    run.run(not arguments.no_build)
+    run = Run(form, boots, samples, arguments.out / "overhead.json", " ".join(words), not arguments.no_build)
+    run.run()
     text = text_of(run.results, run.counted)
     (arguments.out / "overhead.txt").write_text(text, encoding="utf-8")
     print(f"\n{text}\n  {shown(run.path)}\n  how to read this: {SUITE.page}; "
-          f"{(time.monotonic() - began) / 60:.1f} minutes")
+          f"{(time.monotonic() - run.began) / 60:.1f} minutes")
     return 0
 
 

@@ -23,6 +23,7 @@ if str(ROOT / "scripts") not in sys.path:
     sys.path.append(str(ROOT / "scripts"))
 
 from common import Fail, replace_file, run_main  # noqa: E402
+from provenance import short  # noqa: E402
 from suite import BASELINE, HIGHER, HINT, LOWER, ORACLE, PINNED, PROFILE, Suite, load_suite  # noqa: E402
 
 FORMAT = 1
@@ -32,6 +33,9 @@ ENVIRONMENT: dict[str, type] = {
     "tested_with": str, "topologies": dict, "machines": dict, "configurations": list, "commands": dict, "command": str,
     "forced": list, "remarks": list,
 }
+# What is in the header as well, but for older files: see provenance.py.
+OPTIONAL: dict[str, type | tuple[type, ...]] = {
+    "revision": str, "mechanism": str, "duration_s": (int, float), "host_cpus": int}
 # What two files have to share to be put together.
 SHARED = ("where", "form", "quick", "samples", "kernel", "kver", "hooks", "tested_with", "commands")
 Key = tuple[str, str, str, int, str]
@@ -227,6 +231,9 @@ def parse(data: Any, where: str) -> Results:
     for name, kind in ENVIRONMENT.items():
         check(isinstance(environment.get(name), kind), where,
               f"environment: '{name}' is missing or not a {kind.__name__}")
+    for name, kinds in OPTIONAL.items():
+        check(isinstance(environment.get(name, kinds[0]() if isinstance(kinds, tuple) else kinds()), kinds), where,
+              f"environment: '{name}' is {environment.get(name)!r}")
     for name in ("rows", "failures", "counters", "expected"):
         check(isinstance(data.get(name), list), where, f"no list '{name}'")
     check(isinstance(data.get("suite"), str) and isinstance(data.get("complete"), bool), where,
@@ -264,6 +271,24 @@ def save(results: Results, path: Path) -> None:
     replace_file(path, (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def origin(parts: Sequence[Results]) -> tuple[dict[str, Any], list[str]]:
+    """What the header of merged results says of the code and the host, and what has to be remarked on it.
+
+    Results of different mechanisms do not go together. Of one that is not recorded, nobody knows whether it does.
+    """
+    headers = [part.environment for part in parts]
+    mechanisms = {name: header["date"] for header in headers if (name := header.get("mechanism", ""))}
+    check(len(mechanisms) < 2, "merge", "'mechanism' differs, which is kernel/, include/ and hooks/: "
+          + " and ".join(f"{name} ({date})" for name, date in mechanisms.items()))
+    unknown = [header["date"] for header in headers if not header.get("mechanism")]
+    remarks = [f"the mechanism is not recorded of the run of {' and '.join(unknown)}: is it the same?"] if unknown else []
+    revisions = dict.fromkeys(header.get("revision", "") for header in headers)
+    cpus = {header.get("host_cpus", 0) for header in headers}
+    return {"revision": " and ".join(filter(None, revisions)), "mechanism": "" if unknown else next(iter(mechanisms)),
+            "duration_s": round(sum(header.get("duration_s", 0) for header in headers), 1),
+            "host_cpus": cpus.pop() if len(cpus) == 1 else 0}, remarks
+
+
 def merge(parts: Sequence[Results]) -> Results:
     """Put results together that differ in what was run, not in what it was run on."""
     first, *others = parts
@@ -276,7 +301,8 @@ def merge(parts: Sequence[Results]) -> Results:
         for topology in first.environment["machines"].keys() & other.environment["machines"].keys():
             check(first.environment["machines"][topology] == other.environment["machines"][topology], "merge",
                   f"the models of '{topology}' differ")
-    environment: dict[str, Any] = {**first.environment, "forced": [], "remarks": [], "commands": {}}
+    code, remarks = origin(parts)
+    environment: dict[str, Any] = {**first.environment, **code, "forced": [], "remarks": [], "commands": {}}
     merged = Results(first.suite, environment, complete=all(part.complete for part in parts))
     for name in ("topologies", "machines"):
         environment[name] = {key: value for part in parts for key, value in part.environment[name].items()}
@@ -296,15 +322,23 @@ def merge(parts: Sequence[Results]) -> Results:
         merged.expected += part.expected
         merged.skipped += part.skipped
         merged.series += part.series
-    environment["remarks"].append("merged from runs of " + " and ".join(part.environment["date"] for part in parts))
+    environment["remarks"] += ["merged from runs of " + " and ".join(part.environment["date"] for part in parts),
+                               *remarks]
     return merged
+
+
+def code_of(environment: dict[str, Any]) -> str:
+    """The code that was measured, in a few words; nothing where it is not recorded."""
+    return ", ".join(f"{name} {' and '.join(map(short, text.split(' and ')))}" for name in ("revision", "mechanism")
+                     if (text := environment.get(name)))
 
 
 def describe(results: Results) -> list[str]:
     environment = results.environment
     missing = results.missing()
     lines = [f"suite {results.suite}: {len(results.rows)} rows, {environment['date']}, kernel {environment['kernel']}, "
-             f"{environment['where']}, {environment['form']}{'' if results.complete else ', NOT COMPLETE'}"]
+             f"{environment['where']}, {environment['form']}{f', {code}' if (code := code_of(environment)) else ''}"
+             f"{'' if results.complete else ', NOT COMPLETE'}"]
     lines += [f"skipped {bench}/{config} on {topology}: {reason}" for bench, config, topology, reason in dict.fromkeys(
         (s["bench"], s["config"], s["topology"], s["reason"]) for s in results.skipped)]
     lines += [f"FAILED {f.bench}/{f.load} {f.config} on {f.topology}, sample {f.sample + 1}: {f.reason}"

@@ -33,6 +33,7 @@ for directory in (ROOT / "scripts", ROOT / "bench"):
 
 import host  # noqa: E402
 import picture  # noqa: E402
+import provenance  # noqa: E402
 import table  # noqa: E402
 from common import Fail, Progress, Target, capture, run_main  # noqa: E402
 from parsers import Unreadable  # noqa: E402
@@ -155,7 +156,10 @@ class Run:
             "configurations": [suite.configuration(name).describe() for name in used],
             "commands": {f"{bench}/{load}": suite.bench(bench).shell(load, selection.form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in self.expected)},
-            "forced": list(forced), "remarks": []}, expected=[list(entry) for entry in self.expected])
+            "forced": list(forced), "remarks": [],
+            **provenance.header(built=not selection.host and not os.environ.get("KERNEL"))},
+            expected=[list(entry) for entry in self.expected])
+        self.began = time.monotonic()
         self.progress = Progress(f"bench {suite.name}")
 
     def remark(self, text: str) -> None:
@@ -280,6 +284,10 @@ class Run:
             self.remark(f"'{key}' of {topology} changed in between")
 
     def write(self, complete: bool) -> None:
+        header = self.results.environment
+        header["duration_s"] = round(time.monotonic() - self.began, 1)
+        if text := provenance.changed(header["mechanism"]):
+            self.remark(text)
         rows = []
         for key, values in self.values.items():
             metric = self.suite.bench(key[0]).metric(key[4])

@@ -19,7 +19,7 @@ if str(ROOT / "scripts") not in sys.path:
     sys.path.append(str(ROOT / "scripts"))
 
 from common import Fail, run_main  # noqa: E402
-from results import Results, Row, TopologyView, describe, gain, read_results  # noqa: E402
+from results import Results, Row, TopologyView, code_of, describe, gain, read_results  # noqa: E402
 from suite import HINT, ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
 
 CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare "
@@ -150,6 +150,7 @@ def header_lines(results: Results) -> list[str]:
     many = environment["samples"]
     lines = [f"Suite {results.suite}, kernel {environment['kernel']}, {environment['date']}, "
              f"{'one sample' if many == 1 else f'median of {many} samples'}", f"  {environment['command']}"]
+    lines += [f"  {code}"] if (code := code_of(environment)) else []
     if environment["where"] == "lab":
         lines += textwrap.wrap(CAVEAT, 118)
     lines += [f"Continued by FORCE although: {text}" for text in environment["forced"]]

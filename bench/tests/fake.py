@@ -55,7 +55,8 @@ def results(medians: Mapping[str, Mapping[int, float]], bench: str = "hackbench"
         "kernel": "6.12.117-steer", "kver": "6.12", "hooks": ["fork.patch"], "tested_with": "6.12.117-1",
         "topologies": {topology: suite.LAYOUTS[topology].describe()}, "machines": {topology: {"qemu": "10.0.2"}},
         "configurations": [of.configuration(name).describe() for name in medians], "commands": {f"{bench}/1": "true"},
-        "command": "make bench SUITE=small", "forced": [], "remarks": []}
+        "command": "make bench SUITE=small", "forced": [], "remarks": [], "revision": "1" * 40,
+        "mechanism": "a" * 64, "duration_s": 60.5, "host_cpus": 2}
     return Results(of.name, environment, with_oracle(rows, of), complete=True,
                    expected=[[bench, topology, config, load] for config, values in medians.items() for load in values])
 

@@ -48,6 +48,8 @@ class File(unittest.TestCase):
     def test_what_is_not_right(self) -> None:
         self.refuse("not results of format 1", format=2)
         self.refuse("environment: 'kernel' is missing or not a str", environment__kernel=None)
+        self.refuse("environment: 'mechanism' is None", environment__mechanism=None)
+        self.refuse("environment: 'duration_s' is '5'", environment__duration_s="5")
         self.refuse("no list 'rows'", rows={})
         self.refuse("row 0: 'load' is missing or of the wrong type", rows___0__load="1")
         self.refuse("row 1: median 3 is not that of the samples", rows___1__median=3)
@@ -158,6 +160,37 @@ class Merge(unittest.TestCase):
         zen, xeon = self.parts()
         xeon.environment["machines"] = {"zen": {"qemu": "11"}}
         self.assertRaisesRegex(Fail, "the models of 'zen' differ", results.merge, [zen, xeon])
+
+    def test_other_mechanism(self) -> None:
+        zen, xeon = self.parts()
+        xeon.environment["mechanism"] = "b" * 64
+        self.assertRaisesRegex(Fail, "'mechanism' differs, which is kernel/, include/ and hooks/: a{64} .* and b{64} ",
+                               results.merge, [zen, xeon])
+
+    def test_mechanism_that_is_not_recorded(self) -> None:
+        """Files of before it was recorded can be read and merged, and the result says so."""
+        zen, xeon = self.parts()
+        for name in results.OPTIONAL:
+            del xeon.environment[name]
+        xeon.environment["date"] = "2023"
+        results.parse(xeon.to_json(), "old")
+        merged = results.merge([zen, xeon])
+        self.assertEqual(merged.environment["mechanism"], "")
+        self.assertEqual(merged.environment["remarks"][-1],
+                         "the mechanism is not recorded of the run of 2023: is it the same?")
+        self.assertNotIn("mechanism", results.describe(merged)[0])
+        results.parse(merged.to_json(), "merged")
+
+    def test_code_and_host_of_both(self) -> None:
+        """Another revision may have the same mechanism."""
+        zen, xeon = self.parts()
+        xeon.environment |= {"revision": "2" * 40 + "-dirty", "host_cpus": 8}
+        merged = results.merge([zen, xeon])
+        header = merged.environment
+        self.assertEqual((header["duration_s"], header["host_cpus"], header["mechanism"]), (121.0, 0, "a" * 64))
+        self.assertIn("revision 111111111111 and 222222222222-dirty, mechanism aaaaaaaaaaaa",
+                      results.describe(merged)[0])
+        self.assertEqual(len(header["remarks"]), 1)
 
     def test_commands_of_other_benchmarks(self) -> None:
         zen, xeon = self.parts()

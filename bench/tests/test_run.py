@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from unittest import mock
 import context  # noqa: F401
 import fake
 import host
+import provenance
 import results
 import suite
 from bench import run
@@ -78,6 +80,10 @@ class Whole(unittest.TestCase):
         self.assertEqual((environment["kernel"], environment["machines"]["xeon"], environment["samples"]),
                          ("6.12.117-steer", {"qemu": "10.0.2"}, 3))
         self.assertEqual(environment["commands"]["tbench/4"], "exec tbench 4 0.5")
+        self.assertEqual((environment["mechanism"], environment["host_cpus"]),
+                         (provenance.mechanism(), os.cpu_count()))
+        self.assertGreaterEqual(environment["duration_s"], 0)
+        self.assertIn(f"mechanism {provenance.mechanism()[:12]}", printed)
         self.assertIn("wakeup.patch", environment["hooks"])
         self.assertRegex(environment["tested_with"], r"^6\.12\.")
         self.assertEqual(found.counters[0]["counters"], {"hint_wake_followed": 15})
@@ -89,6 +95,16 @@ class Whole(unittest.TestCase):
         runner = FakeRunner(answer)
         self.run_bench(runner, "--benches", "tbench", "--samples", "1", "--topology", "zen")
         self.assertEqual(runner.programs, [["tbench"]])
+
+    def test_mechanism_of_another_kernel_is_not_known(self) -> None:
+        with mock.patch.dict(os.environ, {"KERNEL": "/boot/vmlinuz"}):
+            self.run_bench(FakeRunner(answer), "--quick")
+        self.assertEqual(self.results().environment["mechanism"], "")
+
+    def test_mechanism_that_changes_meanwhile(self) -> None:
+        with mock.patch.object(provenance, "mechanism", side_effect=map(str, range(99))):
+            self.run_bench(FakeRunner(answer), "--quick")
+        self.assertEqual(self.results().environment["remarks"], ["kernel/, include/, hooks/ changed during the run"])
 
     def test_filters_and_command(self) -> None:
         status, _ = self.run_bench(FakeRunner(answer), "--quick", "--configs", "both,oracle", "--benches", "hackbench")
