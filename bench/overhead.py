@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench SUITE=overhead: count the kernel's instructions per operation, on three kernels, and compare.
+"""make bench SUITE=overhead: count the kernel's instructions per operation, on up to three kernels, and compare.
 
 Writes build/bench/overhead.json and overhead.txt. How to read them is in bench/overhead.md.
 """
@@ -106,8 +106,9 @@ def select(form: str, configs: Sequence[str], benches: Sequence[str]) -> tuple[l
     names = configs or (SUITE.quick_configurations if form == QUICK else [c.name for c in SUITE.configurations])
     for name in names:
         SUITE.configuration(name)
-    # Nothing can be said without these two.
-    chosen = [c for c in SUITE.configurations if c.name in names or c.name in (PRISTINE, UNUSED)]
+    # What others are compared with. The pristine kernel takes minutes to build: only for those that need it.
+    needed = {UNUSED, *names, *([PRISTINE] if {OFF, UNUSED} & set(names) else [])}
+    chosen = [c for c in SUITE.configurations if c.name in needed]
     return chosen, [SUITE.bench(name) for name in benches] or list(SUITE.benches)
 
 
@@ -408,7 +409,9 @@ def text_of(results: Results, counted: Sequence[Counted]) -> str:
                     for line in judged), ""]
     over = [(config, place) for verdict, _, _, _, where in judged if verdict == "NO" and ", " in where
             for config, place in [where.split(", ")]]
-    kernels = [(config, SETTLED[-1]) for config in (OFF, UNUSED, ELSEWHERE)]
+    measured = {(one.case.bench, one.case.config) for one in counted}
+    kernels = [(config, SETTLED[-1]) for config in (OFF, UNUSED, ELSEWHERE)
+               if {(SETTLED[-1], config), (SETTLED[-1], Table.baseline(config))} <= measured]
     for config, place in dict.fromkeys(kernels + over):
         functions = [f"{function} {value:+.1f}" for function, value in where_it_goes(counted, place, config)]
         lines.append(f"Functions that differ, {config}, {place}: {', '.join(functions) or 'none'}")
@@ -485,7 +488,7 @@ def words_of(text: str) -> tuple[str, ...]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer regions, samples and configurations")
-    parser.add_argument("--configs", default="", help="only these, beside pristine and unused, separated by commas")
+    parser.add_argument("--configs", default="", help="unused and only these, separated by commas; with off or unused, pristine, too")
     parser.add_argument("--benches", default="", help="only these, separated by commas")
     parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--no-build", action="store_true", help="take the kernels that are there")

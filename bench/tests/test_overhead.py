@@ -8,6 +8,7 @@ from unittest import mock
 import context  # noqa: F401
 
 import overhead
+import provenance
 from bench import run
 from common import Fail
 from overhead import Boot, Case, Counted, Table
@@ -105,14 +106,24 @@ class PlanTest(unittest.TestCase):
         self.assertEqual({case.load for case in boots[3].cases}, {10, 1000, 10000})
 
     def test_selection_keeps_what_others_are_compared_with(self):
-        configurations, benches = overhead.select(QUICK, ("pack",), ("fork",))
-        self.assertEqual([c.name for c in configurations], [PRISTINE, UNUSED, "pack"])
+        configurations, benches = overhead.select(QUICK, ("off", "pack"), ("fork",))
+        self.assertEqual([c.name for c in configurations], [PRISTINE, OFF, UNUSED, "pack"])
         self.assertEqual([b.name for b in benches], ["fork"])
         with self.assertRaises(Fail):
             overhead.select(QUICK, ("nothing",), ())
 
+    def test_one_kernel_where_one_is_enough(self):
+        """Words are compared with `unused` of the same boot, and trees with nothing."""
+        boots = overhead.plan(QUICK, *overhead.select(QUICK, ("elsewhere", "pack"), ("fork",)), 1)
+        self.assertEqual([(boot.name, boot.variant) for boot in boots], [("lab", "lab")])
+        self.assertEqual([case.config for case in boots[0].cases], [UNUSED, ELSEWHERE, "pack"])
+        boots = overhead.plan(FULL, *overhead.select(FULL, (), ("tree",)), 1)
+        self.assertEqual([(boot.name, boot.variant) for boot in boots], [("trees", "lab")])
+        configurations, _ = overhead.select(QUICK, (UNUSED,), ())
+        self.assertEqual([c.name for c in configurations], [PRISTINE, UNUSED])
+
     def test_script(self):
-        boots = overhead.plan(QUICK, *overhead.select(QUICK, ("pack",), ("fork",)), 1)
+        boots = overhead.plan(QUICK, *overhead.select(QUICK, ("off", "pack"), ("fork",)), 1)
         text = {boot.name: overhead.script(boot, QUICK) for boot in boots}
         self.assertNotIn("elsewhere/cpu.hint", text[PRISTINE])
         lines = text["lab"].splitlines()
@@ -176,6 +187,26 @@ class TableTest(unittest.TestCase):
             return Counted(Case("fork", config, 40, 0), {}, functions)
         found = overhead.where_it_goes([counted(UNUSED, a=10, b=5), counted("pack", a=12, b=5, c=30)], "fork", "pack")
         self.assertEqual(found, [("c", 30), ("a", 2)])
+
+    def test_functions_only_where_both_were_counted(self):
+        """Without the pristine kernel, all functions of `unused` would be said to be added."""
+        def text(*configs):
+            counted = [Counted(Case("wakeup-apart", config, 20, 0), {"instructions": 100.0, "noops": 0.0, "work": 100.0,
+                                                                     "own": 0.0}, {"f": number * 10.0})
+                       for number, config in enumerate(configs, 1)]
+            run = overhead.Run(QUICK, [Boot("lab", "lab", tuple(one.case for one in counted))], 1, Path("x"), "x", True)
+            run.results.rows = overhead.rows_of(counted)
+            return overhead.text_of(run.results, counted)
+        self.assertIn("Functions that differ, elsewhere, wakeup-apart: f +10.0\n", text(UNUSED, ELSEWHERE))
+        self.assertNotIn("differ, unused", text(UNUSED, ELSEWHERE))
+        self.assertIn("Functions that differ, unused, wakeup-apart: f +10.0\n", text(PRISTINE, UNUSED))
+
+    def test_header_says_what_was_counted(self):
+        boots = [Boot("lab", "lab", (Case("fork", UNUSED, 20, 0),))]
+        header = overhead.Run(QUICK, boots, 1, Path("x"), "x", True).results.environment
+        self.assertEqual(header["mechanism"], provenance.mechanism())
+        # Kernels that are there may be older than what they were built from.
+        self.assertEqual(overhead.Run(QUICK, boots, 1, Path("x"), "x", False).results.environment["mechanism"], "")
 
     def test_spread(self):
         self.assertEqual(overhead.spread([99, 100, 101]), 2)
