@@ -32,8 +32,8 @@ from bench.run import read_hooks, scrub, shown  # noqa: E402
 from common import Fail, Target, run_main  # noqa: E402
 from results import Key, Results, Row, row_of, save  # noqa: E402
 from suite import FULL, HINT, PROFILE, QUICK, Bench, Configuration  # noqa: E402
-from suites.overhead import (APPEND, CHANGE, CLEAR, ELSEWHERE, EXACT_PERCENT, FIRST,  # noqa: E402
-                             IN_USE_PERCENT, INSTRUCTIONS, MEAN, MOVING, NOISE_PERCENT, NOOPS, OFF, OWN, PREEMPTING,
+from suites.overhead import (APPEND, CHANGE, CLEAR, ELSEWHERE, EXACT_PERCENT, FIRST, IN_USE_PERCENT,  # noqa: E402
+                             IN_VAIN, INSTRUCTIONS, MEAN, MOVING, NOISE_PERCENT, NOOPS, OFF, OWN, PREEMPTING,
                              PRISTINE, SETTLED, SLEEPS, SUITE, TOPOLOGY, TREE, TREE_METRICS, UNITS, UNUSED, VARIANTS,
                              WORK)
 from table import grid  # noqa: E402
@@ -249,7 +249,8 @@ def check_hints(boot: Boot, said: Said) -> None:
         if not configuration.hint:
             wrong = effective not in (None, "none", "")
         elif configuration.kind == HINT:
-            wrong = set((effective or "").split()) != set(configuration.hint.split())
+            words = {IN_VAIN if word == f"{IN_VAIN}:unavailable" else word for word in (effective or "").split()}
+            wrong = words != set(configuration.hint.split())
         else:
             wrong = effective in (None, "none", "")
         if wrong:

@@ -88,9 +88,11 @@ class OutputTest(unittest.TestCase):
             overhead.check_hints(Boot("lab", "lab", (Case("fork", config, 40, 0),)), said(*lines))
         check("fork_spread+wake_hold", "@effective fork_spread-wake_hold fork_spread wake_hold")
         check("efficient", "@effective efficient pack energy:unavailable")
+        check("energy", "@effective energy energy:unavailable")
         check(PRISTINE)
         check(UNUSED, "@effective unused none")
         for config, line in (("pack", "@effective pack none"), ("pack", ""), ("efficient", "@effective efficient none"),
+                             ("pack", "@effective pack pack:unavailable"), ("energy", "@effective energy none"),
                              (UNUSED, "@effective unused pack")):
             with self.subTest(config), self.assertRaises(Fail):
                 check(config, line)
