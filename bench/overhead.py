@@ -489,7 +489,8 @@ def words_of(text: str) -> tuple[str, ...]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer regions, samples and configurations")
-    parser.add_argument("--configs", default="", help="unused and only these, separated by commas; with off or unused, pristine, too")
+    parser.add_argument("--configs", default="",
+                        help="unused and only these, separated by commas; with off or unused, pristine, too")
     parser.add_argument("--benches", default="", help="only these, separated by commas")
     parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--no-build", action="store_true", help="take the kernels that are there")

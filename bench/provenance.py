@@ -16,8 +16,8 @@ MECHANISM = ("kernel", "include", "hooks")
 def git(root: Path, *words: str) -> str | None:
     """What git says; None if there is no git, or it fails."""
     try:
-        return subprocess.run(["git", "-C", str(root), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", check=True).stdout.strip()
+        return subprocess.run(["git", "-C", str(root), *words], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 

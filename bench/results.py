@@ -281,12 +281,12 @@ def origin(parts: Sequence[Results]) -> tuple[dict[str, Any], list[str]]:
     check(len(mechanisms) < 2, "merge", "'mechanism' differs, which is kernel/, include/ and hooks/: "
           + " and ".join(f"{name} ({date})" for name, date in mechanisms.items()))
     unknown = [header["date"] for header in headers if not header.get("mechanism")]
-    remarks = [f"the mechanism is not recorded of the run of {' and '.join(unknown)}: is it the same?"] if unknown else []
+    remarks = [f"the mechanism is not recorded of the run of {' and '.join(unknown)}: is it the same?"]
     revisions = dict.fromkeys(header.get("revision", "") for header in headers)
     cpus = {header.get("host_cpus", 0) for header in headers}
     return {"revision": " and ".join(filter(None, revisions)), "mechanism": "" if unknown else next(iter(mechanisms)),
             "duration_s": round(sum(header.get("duration_s", 0) for header in headers), 1),
-            "host_cpus": cpus.pop() if len(cpus) == 1 else 0}, remarks
+            "host_cpus": cpus.pop() if len(cpus) == 1 else 0}, remarks if unknown else []
 
 
 def merge(parts: Sequence[Results]) -> Results:

@@ -211,6 +211,7 @@ STEPS = (
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True),
     Step("lab-ratios", "hints do not collapse, gangs gain and delay nobody", regression.run, ("lab",), lane=True),
+    Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-nosmt", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),

@@ -30,7 +30,8 @@ class Sources(unittest.TestCase):
 class Mechanism(Sources):
     def test_names_and_contents_count(self) -> None:
         seen = {provenance.mechanism(self.root)}
-        for change in (lambda: self.write("kernel/sched/steer.c", "other"), lambda: self.write("hooks/6.12/x.patch", ""),
+        for change in (lambda: self.write("kernel/sched/steer.c", "other"),
+                       lambda: self.write("hooks/6.12/x.patch", ""),
                        lambda: (self.root / "include/linux/steer.h").rename(self.root / "include/steer.h")):
             change()
             seen.add(provenance.mechanism(self.root))

@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import tempfile
 import unittest
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import context  # noqa: F401  # pylint: disable=unused-import
+import overhead
 import regression
+import suite
+from common import Fail, Target
 
 
 def rows(bench: str, load: int, metric: str, **medians: float) -> list[dict[str, Any]]:
@@ -55,6 +64,86 @@ class Gangs(unittest.TestCase):
     def test_another_load_is_no_answer(self) -> None:
         found = rows("barrier", 1, "rate", eevdf=140.0, gang_llc=7100.0)
         self.assertEqual([test.status for test in regression.judge("gang", found)], ["failed"] * 2)
+
+
+def counts(**added: float) -> list[dict[str, Any]]:
+    """Rows of 8,000 instructions for a wakeup in each benchmark, and so many more with each configuration."""
+    values = {overhead.UNUSED: 0.0, **{bound.config: 0.0 for bound in regression.BOUNDS}, **added}
+    return [{"bench": bench, "load": 20, "metric": metric, "config": config, "median": base + value}
+            for metric, base in (("instructions", 8000.0), ("own", 0.0))
+            for bench in (*regression.SETTLED, regression.MOVING) for config, value in values.items()]
+
+
+class Counts(unittest.TestCase):
+    def failures(self, found: list[dict[str, Any]]) -> list[str]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            tests = [bound.judge(found) for bound in regression.BOUNDS]
+        return [f"{test.name}: {test.detail}" for test in tests if test.status == "failed"]
+
+    def test_all_within(self) -> None:
+        self.assertEqual(self.failures(counts(elsewhere=10.0, wake_hold=105.0, pack=330.0)), [])
+
+    def test_what_reaches_the_goal_has_to(self) -> None:
+        found = counts(wake_hold=121.0)
+        self.assertEqual(len(self.failures(found)), 2)
+        self.assertIn("wake_hold: instructions added to a wakeup, wakeup-llc, wakeup-free, wakeup-apart: "
+                      "+121.0 of 8000.0 in wakeup-llc, 1.51 %; wanted: at most 1.5 %", self.failures(found))
+        self.assertEqual(self.failures(counts(wake_hold=120.0)), [])
+
+    def test_neighbours_pay_nearly_nothing(self) -> None:
+        self.assertEqual(len(self.failures(counts(elsewhere=25.0))), 1)
+
+    def test_one_benchmark_is_enough(self) -> None:
+        for bench in (*regression.SETTLED, regression.MOVING):
+            found = counts()
+            next(row for row in found if (row["bench"], row["config"], row["metric"]) == (
+                bench, "elsewhere", "instructions"))["median"] += 100.0
+            self.assertIn(f"in {bench}, 1.25 %", "".join(self.failures(found)))
+
+    def test_where_tasks_move_only_own_code_counts(self) -> None:
+        found = counts()
+        for row in found:
+            if (row["bench"], row["config"]) == (regression.MOVING, "wake_hold"):
+                row["median"] += 1000.0 if row["metric"] == "instructions" else 121.0
+        failure, = self.failures(found)
+        self.assertIn("wake_hold: instructions of its own to a wakeup, wakeup-relay: +121.0 of 8000.0", failure)
+
+    def test_what_misses_the_goal_may_not_miss_it_by_more(self) -> None:
+        self.assertEqual(len(self.failures(counts(pack=481.0))), 2)
+        self.assertEqual(len(self.failures(counts(wake_affine=130.0))), 1)
+
+    def test_not_counted(self) -> None:
+        for config in (overhead.UNUSED, "pack"):
+            found = [row for row in counts() if (row["bench"], row["config"]) != ("wakeup-free", config)]
+            self.assertIn("not counted in wakeup-free", "".join(self.failures(found)))
+        self.assertEqual(len(self.failures([])), len(regression.BOUNDS))
+
+    def test_every_hint_is_bound_everywhere(self) -> None:
+        bound = {(bound.config, bound.metric, bench) for bound in regression.BOUNDS for bench in bound.benches}
+        for configuration in regression.SUITE.configurations:
+            if configuration.kind in (suite.HINT, suite.PROFILE):
+                wanted = {(configuration.name, "instructions", bench) for bench in regression.SETTLED}
+                self.assertLessEqual(wanted | {(configuration.name, "own", regression.MOVING)}, bound)
+
+    def test_no_kernel_but_the_labs(self) -> None:
+        options = dict(zip(regression.COUNTED[1::2], regression.COUNTED[2::2], strict=True))
+        chosen = overhead.select(suite.QUICK, options["--configs"].split(","), options["--benches"].split(","))
+        self.assertEqual({boot.variant for boot in overhead.plan(suite.QUICK, *chosen, 3)}, {"lab"})
+
+    def test_step(self) -> None:
+        """What the program wrote is judged, and not what an earlier run left."""
+        directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        program = directory / "bench/overhead.py"
+        program.parent.mkdir()
+        text = json.dumps({"rows": counts()})
+        program.write_text(f"import pathlib, sys\n(pathlib.Path(sys.argv[-1]) / 'overhead.json').write_text('{text}')")
+        with mock.patch.multiple(regression, ROOT=directory, OUT=directory):
+            with contextlib.redirect_stdout(io.StringIO()):
+                tests = regression.run_counts(Target())
+            self.assertEqual({test.status for test in tests}, {"passed"})
+            for text in ("", "raise SystemExit(1)"):
+                program.write_text(text)
+                self.assertRaisesRegex(Fail, r"overhead.py .* failed \(status", regression.run_counts, Target())
 
 
 if __name__ == "__main__":
