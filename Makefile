@@ -75,14 +75,9 @@ deb-config: setup-deb ## only the configuration of 'make deb'
 
 TOPOLOGY_OPTION = $(if $(TOPO),--topology '$(TOPO)')
 SUITE ?= hint
-BENCH_OPTIONS = $(if $(QUICK:0=),--quick) $(if $(BENCHES),--benches '$(BENCHES)') \
-	$(if $(CONFIGS),--configs '$(CONFIGS)') $(if $(SAMPLES),--samples '$(SAMPLES)')
-ifeq ($(SUITE),overhead)
-BENCH = bench/overhead.py $(BENCH_OPTIONS)
-else
-BENCH = bench/run.py --suite '$(SUITE)' $(BENCH_OPTIONS) $(TOPOLOGY_OPTION) $(if $(WHERE),--where '$(WHERE)') \
-	$(if $(LOADS),--loads '$(LOADS)')
-endif
+BENCH = bench/run.py --suite '$(SUITE)' $(if $(QUICK:0=),--quick) $(TOPOLOGY_OPTION) $(if $(WHERE),--where '$(WHERE)') \
+	$(if $(BENCHES),--benches '$(BENCHES)') $(if $(LOADS),--loads '$(LOADS)') $(if $(CONFIGS),--configs '$(CONFIGS)') \
+	$(if $(SAMPLES),--samples '$(SAMPLES)')
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -28,7 +28,7 @@ for directory in (ROOT / "bench/lab", ROOT / "scripts", ROOT / "bench", ROOT):
 import kbuild  # noqa: E402
 import lab  # noqa: E402
 import provenance  # noqa: E402
-from bench.run import read_hooks, scrub, shown  # noqa: E402
+from bench.run import make_command, read_hooks, scrub, shown  # noqa: E402
 from common import Fail, Target, run_main  # noqa: E402
 from results import Key, Results, Row, row_of, save  # noqa: E402
 from suite import FULL, HINT, PROFILE, QUICK, Bench, Configuration  # noqa: E402
@@ -496,14 +496,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-build", action="store_true", help="take the kernels that are there")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args(argv)
+    if arguments.samples < 0:
+        raise Fail(f"SAMPLES={arguments.samples} is not a number of runs")
     form = QUICK if arguments.quick else FULL
     samples = arguments.samples or SUITE.samples[form]
     boots = plan(form, *select(form, words_of(arguments.configs), words_of(arguments.benches)), samples)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    words = ["make bench SUITE=overhead", *(["QUICK=1"] if arguments.quick else [])] if not (
-        arguments.configs or arguments.benches or arguments.samples) else [
-        "bench/overhead.py", *(argv if argv is not None else sys.argv[1:])]
-    run = Run(form, boots, samples, arguments.out / "overhead.json", " ".join(words), not arguments.no_build)
+    command = make_command(argparse.Namespace(**vars(arguments), suite=SUITE.name, topology="", where="lab", loads=""))
+    run = Run(form, boots, samples, arguments.out / "overhead.json", command, not arguments.no_build)
     run.run()
     text = text_of(run.results, run.counted)
     (arguments.out / "overhead.txt").write_text(text, encoding="utf-8")

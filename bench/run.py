@@ -394,11 +394,23 @@ def report_plan(suite: Suite, chunks: Sequence[Chunk], form: str, scripts: bool)
           + ("" if form == HOST else f", about {estimate(chunks) / 60:.0f} minutes in the lab on two CPUs"))
 
 
+def refuse_foreign(arguments: argparse.Namespace) -> None:
+    """What a suite with a runner of its own does not have would be measured as something else, without a word."""
+    name, machine = arguments.suite, ", ".join(load_suite(arguments.suite).topologies)
+    for variable, value, takes, why in (
+            ("WHERE", arguments.where, "lab", "counts what the lab's machine executes"),
+            ("TOPO", arguments.topology, machine, "has one machine"),
+            ("LOADS", arguments.loads, "", "has no choice of loads (BENCHES, CONFIGS and SAMPLES select)"),
+            ("--dry-run", "1" if arguments.dry_run else "", "", "has no plan to print")):
+        if value not in ("", takes):
+            raise Fail(f"{variable}{'' if variable.startswith('--') else f'={value}'}: SUITE={name} {why}; it takes "
+                       + (f"{variable}={takes}, which is the default" if takes else f"no {variable}"))
+
+
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
     arguments = parse_arguments(argv)
     if arguments.suite in OWN_RUNNERS:
-        if arguments.dry_run or arguments.where != "lab" or arguments.topology or arguments.loads:
-            raise Fail(f"SUITE={arguments.suite} is about one machine of the lab, and has neither a plan nor loads")
+        refuse_foreign(arguments)
         own: int = importlib.import_module(arguments.suite).main(
             [*(["--quick"] if arguments.quick else []), "--benches", arguments.benches, "--configs", arguments.configs,
              "--samples", str(arguments.samples), "--out", str(arguments.out)])

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Dealing marks to runs, the arithmetic on them, and what is concluded."""
 
+import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
-import context  # noqa: F401
+import context
 
 import overhead
 import provenance
@@ -137,10 +139,40 @@ class PlanTest(unittest.TestCase):
     def test_make_bench_comes_here(self):
         with mock.patch.object(overhead, "main", return_value=3) as main:
             self.assertEqual(run.main(["--suite", "overhead", "--quick", "--configs", "pack"]), 3)
-            with self.assertRaises(Fail):
-                run.main(["--suite", "overhead", "--where", "host"])
-        (words,), _ = main.call_args
+            self.assertEqual(run.main(["--suite", "overhead", "--where", "lab", "--topology", TOPOLOGY]), 3)
+            words = main.call_args_list[0].args[0]
+            main.reset_mock()
+            for options, message in (
+                    (("--where", "host"), r"WHERE=host: SUITE=overhead .*; it takes WHERE=lab, which is the default$"),
+                    (("--topology", "xeon"), r"TOPO=xeon: .*; it takes TOPO=1x2x2x1, which is the default$"),
+                    (("--loads", "10"), r"LOADS=10: .*; it takes no LOADS$"),
+                    (("--dry-run",), r"--dry-run: SUITE=overhead .*; it takes no --dry-run$")):
+                with self.assertRaisesRegex(Fail, message):
+                    run.main(["--suite", "overhead", *options])
+            main.assert_not_called()
         self.assertEqual(words[:5], ["--quick", "--benches", "", "--configs", "pack"])
+
+    def test_make_leaves_nothing_out(self):
+        """What does not apply is refused by the program, for which it has to get there."""
+        said = subprocess.run(["make", "-n", "bench", "SUITE=overhead", "QUICK=1", "TOPO=xeon", "WHERE=host", "LOADS=1",
+                               "BENCHES=fork", "CONFIGS=pack", "SAMPLES=2"], cwd=context.ROOT, text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+        command = next(line for line in said.splitlines() if "--suite 'overhead'" in line)
+        for option in ("--quick", "--topology 'xeon'", "--where 'host'", "--loads '1'", "--benches 'fork'",
+                       "--configs 'pack'", "--samples '2'"):
+            self.assertIn(option, command)
+
+    def test_samples(self):
+        with self.assertRaisesRegex(Fail, "SAMPLES=-1 is not a number of runs"):
+            overhead.main(["--samples", "-1"])
+
+    def test_command_makes_the_same_again(self):
+        with mock.patch.object(overhead, "Run", side_effect=Fail) as made, tempfile.TemporaryDirectory() as out:
+            for options, command in (((), "make bench SUITE=overhead"),
+                                     (("--quick", "--configs", "pack,energy", "--samples", "2", "--benches", "fork"),
+                                      "make bench SUITE=overhead QUICK=1 BENCHES=fork CONFIGS=pack,energy SAMPLES=2")):
+                self.assertRaises(Fail, overhead.main, [*options, "--out", out])
+                self.assertEqual(made.call_args.args[4], command)
 
     def test_more_functions_than_are_kept(self):
         """None is left out without a word, which would count less than is executed."""
