@@ -185,13 +185,14 @@ class TopologyView:
         row = self.row(bench, config, load, metric)
         return gain(row.median, base.median, row.better) if row and base else None
 
-    def distance(self, bench: str, load: int, metric: str) -> tuple[float, str, str] | None:
+    def distance(self, bench: str, load: int, metric: str, *kinds: str) -> tuple[float, str, str] | None:
         """By how many percent the best hint is better than the oracle (negative: worse), and the names of both.
+        Hints are the configurations of these kinds, or, without any, hints and profiles.
 
         Leaving a group without a hint is a choice as well, as leaving it unpinned is one for the oracle.
         """
         oracle = self.row(bench, ORACLE, load, metric)
-        rows = [row for config in self.configurations(BASELINE, HINT, PROFILE)
+        rows = [row for config in self.configurations(BASELINE, *(kinds or (HINT, PROFILE)))
                 if (row := self.row(bench, config, load, metric))]
         if not oracle or all(row.config == self.suite.baseline.name for row in rows):
             return None

@@ -99,6 +99,33 @@ class Figures(unittest.TestCase):
         medians["wake_affine"][32] = 106.0
         self.assertFalse(verdict("schbench p99, 16-128", self.found("schbench", medians)).reached)
 
+    def test_both_sides_of_the_combination(self) -> None:
+        """What gains as the best hint may lose elsewhere: both are shown, and what is left without it."""
+        medians = {"none": {1: 10.0, 16: 10.0}, "wake_hold": {1: 9.0, 16: 10.0}, "background": {1: 9.5, 16: 10.5},
+                   "fork_affine+wake_affine+pack": {1: 8.0, 16: 12.0}}
+        found = self.found("hackbench", medians)
+        result = verdict("hackbench, 1-4 groups, best hint", found)
+        self.assertEqual((result.reached, result.detail), (True, "1: +20.0 % (fork_affine+wake_affine+pack)"))
+        result = verdict("hackbench, 1-4 groups, best of the six hints", found)
+        self.assertEqual((result.reached, result.number, result.detail),
+                         (None, "+10.0 % at least (1 of 3 loads)", "1: +10.0 % (wake_hold)"))
+        self.assertTrue(verdict("hackbench, any load, any hint", found).reached)
+        result = verdict("hackbench, any load, fork_affine+wake_affine+pack", found)
+        self.assertEqual((result.reached, result.number, result.detail),
+                         (None, "-20.0 % at worst (2 of 5 loads)", "fork_affine+wake_affine+pack at 16"))
+        result = verdict("hackbench, any load, any profile", found)
+        self.assertEqual((result.reached, result.number, result.detail),
+                         (None, "-5.0 % at worst (2 of 5 loads, 1 of 5 configurations)", "background at 16"))
+
+    def test_whatever_may_be_the_best_hint_is_shown_where_it_loses(self) -> None:
+        """No configuration may count for gains alone."""
+        for config in (c.name for c in HINT.configurations if c.kind in (suite.HINT, suite.PROFILE)):
+            for bench in ("hackbench", "schbench", "tbench"):
+                found = self.found(bench, {"none": {16: 100.0}, config: {16: 300.0 if bench != "tbench" else 1.0}})
+                lost = [figure.what for figure in HINT.figures if figure.what.startswith(bench)
+                        and f"{config} at 16" in figure.judge(TopologyView(found, HINT, "zen"), ZEN).detail]
+                self.assertEqual(len(lost), 1, (config, bench, lost))
+
     def test_hackbench(self) -> None:
         found = self.found("hackbench", {"none": {1: 10.0, 16: 10.0}, "wake_hold": {1: 8.4, 16: 10.4}})
         self.assertTrue(verdict("hackbench, 1-4", found).reached)
@@ -124,6 +151,12 @@ class Figures(unittest.TestCase):
         result = verdict("best hint against", self.found("hackbench", medians))
         self.assertEqual((result.reached, result.number), (True, "-5.0 % at worst (1 of 25 loads)"))
         self.assertEqual(result.detail, "hackbench at 1: fork_affine against llc")
+        medians["fork_affine+wake_affine+pack"] = {1: 80.0}
+        packed = self.found("hackbench", medians)
+        self.assertEqual(verdict("best hint against", packed).number, "+0.0 % at worst (1 of 25 loads)")
+        result = verdict("best of the six hints against", packed)
+        self.assertEqual((result.reached, result.number), (None, "-5.0 % at worst (1 of 25 loads)"))
+        del medians["fork_affine+wake_affine+pack"]
         medians["fork_affine"][1] = 84.8
         self.assertFalse(verdict("best hint against", self.found("hackbench", medians)).reached)
 
