@@ -64,7 +64,7 @@ lab-shell: setup-lab ## a console in a modelled machine (TOPO=, COST=)
 lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=)
 	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION)
 
-bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES=)
+bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
 	@$(PYTHON) $(BENCH)
 
 deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (FLAVOUR=cloud: for virtual machines)
@@ -77,7 +77,7 @@ TOPOLOGY_OPTION = $(if $(TOPO),--topology '$(TOPO)')
 SUITE ?= hint
 BENCH = bench/run.py --suite '$(SUITE)' $(if $(QUICK:0=),--quick) $(TOPOLOGY_OPTION) $(if $(WHERE),--where '$(WHERE)') \
 	$(if $(BENCHES),--benches '$(BENCHES)') $(if $(LOADS),--loads '$(LOADS)') $(if $(CONFIGS),--configs '$(CONFIGS)') \
-	$(if $(SAMPLES),--samples '$(SAMPLES)')
+	$(if $(SAMPLES),--samples '$(SAMPLES)') $(COST:%=--cost '%')
 
 clean: ## remove everything that was built
 	rm -rf build

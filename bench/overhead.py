@@ -502,7 +502,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     samples = arguments.samples or SUITE.samples[form]
     boots = plan(form, *select(form, words_of(arguments.configs), words_of(arguments.benches)), samples)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    command = make_command(argparse.Namespace(**vars(arguments), suite=SUITE.name, topology="", where="lab", loads=""))
+    command = make_command(argparse.Namespace(**vars(arguments), suite=SUITE.name, topology="", where="lab", loads="",
+                                              cost=[]))
     run = Run(form, boots, samples, arguments.out / "overhead.json", command, not arguments.no_build)
     run.run()
     text = text_of(run.results, run.counted)

@@ -35,7 +35,7 @@ ENVIRONMENT: dict[str, type] = {
 }
 # What is in the header as well, but for older files: see provenance.py.
 OPTIONAL: dict[str, type | tuple[type, ...]] = {
-    "revision": str, "mechanism": str, "duration_s": (int, float), "host_cpus": int}
+    "revision": str, "mechanism": str, "duration_s": (int, float), "host_cpus": int, "costs": list}
 # What two files have to share to be put together.
 SHARED = ("where", "form", "quick", "samples", "kernel", "kver", "hooks", "tested_with", "commands")
 Key = tuple[str, str, str, int, str]
@@ -299,6 +299,8 @@ def merge(parts: Sequence[Results]) -> Results:
             ours, theirs = first.environment[name], other.environment[name]
             check(name == "commands" and {**ours, **theirs} == {**theirs, **ours} or ours == theirs, "merge",
                   f"'{name}' differs: {ours!r} and {theirs!r}")
+        ours, theirs = first.environment.get("costs", []), other.environment.get("costs", [])
+        check(sorted(ours) == sorted(theirs), "merge", f"'costs' differ: {ours!r} and {theirs!r}")
         for topology in first.environment["machines"].keys() & other.environment["machines"].keys():
             check(first.environment["machines"][topology] == other.environment["machines"][topology], "merge",
                   f"the models of '{topology}' differ")

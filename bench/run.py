@@ -69,13 +69,17 @@ class Runner(Protocol):
                  timeout: int, on_line: Callable[[str], None], append: str = "") -> RunResult: ...
 
 
-def lab_runner() -> Runner:
-    """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end."""
+def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Runner:
+    """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end.
+
+    `costs` are changes of what its machines cost, as key=value; they are looked at before anything is run.
+    """
     sys.path.append(str(ROOT / "bench/lab"))
     try:
         lab = importlib.import_module("lab")
     except ImportError as error:
         raise Fail(f"WHERE=lab needs bench/lab ({error}); WHERE=host measures on this machine") from error
+    machines = {name: lab.machine_of(name, costs) for name in topologies} if costs else {}
     streams = "on_line" in inspect.signature(lab.run_script).parameters
 
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
@@ -83,7 +87,8 @@ def lab_runner() -> Runner:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
         if append:
             arguments["append"] = append
-        result: RunResult = lab.run_script(topology, script, programs, extra=extra, timeout=timeout, **arguments)
+        result: RunResult = lab.run_script(machines.get(topology, topology), script, programs, extra=extra,
+                                           timeout=timeout, **arguments)
         if not streams:
             for line in result.output.splitlines():
                 on_line(line)
@@ -133,7 +138,7 @@ class Run:
     """A suite being run: what has been measured so far, and where it goes."""
 
     def __init__(self, suite: Suite, selection: Selection, runner: Runner, path: Path, *, command: str,
-                 forced: Sequence[str] = ()):
+                 forced: Sequence[str] = (), costs: Sequence[str] = ()):
         self.suite, self.selection, self.runner, self.path = suite, selection, runner, path
         self.chunks = plan(suite, selection)
         self.values: dict[Key, list[tuple[int, float]]] = {}
@@ -156,7 +161,7 @@ class Run:
             "configurations": [suite.configuration(name).describe() for name in used],
             "commands": {f"{bench}/{load}": suite.bench(bench).shell(load, selection.form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in self.expected)},
-            "forced": list(forced), "remarks": [],
+            "forced": list(forced), "remarks": [], "costs": list(costs),
             **provenance.header(built=not selection.host and not os.environ.get("KERNEL"))},
             expected=[list(entry) for entry in self.expected])
         self.began = time.monotonic()
@@ -346,6 +351,7 @@ def make_command(arguments: argparse.Namespace) -> str:
              f"LOADS={arguments.loads}" if arguments.loads else "",
              f"CONFIGS={arguments.configs}" if arguments.configs else "",
              f"SAMPLES={arguments.samples}" if arguments.samples else "",
+             f"COST={' '.join(arguments.cost)}" if arguments.cost else "",
              "FORCE=1" if is_forced() else ""]
     return " ".join(["make bench", *(shlex.quote(word) for word in words if word)])
 
@@ -364,6 +370,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--loads", default="", help="only these of the benchmarks' loads, separated by commas")
     parser.add_argument("--configs", default="", help="the baseline and only these; 'oracle' stands for all pinnings")
     parser.add_argument("--samples", type=int, default=0, help="runs of each case (default: the suite's)")
+    parser.add_argument("--cost", action="append", default=[], metavar="KEY=VALUE",
+                        help="change a cost of the lab's machines, see bench/lab/costs.toml")
     parser.add_argument("--out", type=Path, default=OUT, help="where results and pictures go")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and how long it takes, and run nothing")
     parser.add_argument("--script", action="store_true", help="with --dry-run, print the scripts as well")
@@ -373,6 +381,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def select(arguments: argparse.Namespace) -> Selection:
     if arguments.where == "host" and arguments.topology:
         raise Fail("TOPO= is about the lab; WHERE=host has the topology of this machine")
+    if arguments.where == "host" and arguments.cost:
+        raise Fail(f"COST={' '.join(arguments.cost)} is about the lab; WHERE=host measures what this machine costs")
     if arguments.samples < 0:
         raise Fail(f"SAMPLES={arguments.samples} is not a number of runs")
     if not all(load.isdecimal() for load in names(arguments.loads)):
@@ -401,6 +411,7 @@ def refuse_foreign(arguments: argparse.Namespace) -> None:
             ("WHERE", arguments.where, "lab", "counts what the lab's machine executes"),
             ("TOPO", arguments.topology, machine, "has one machine"),
             ("LOADS", arguments.loads, "", "has no choice of loads (BENCHES, CONFIGS and SAMPLES select)"),
+            ("COST", " ".join(arguments.cost), "", "counts instructions, whatever they cost"),
             ("--dry-run", "1" if arguments.dry_run else "", "", "has no plan to print")):
         if value not in ("", takes):
             raise Fail(f"{variable}{'' if variable.startswith('--') else f'={value}'}: SUITE={name} {why}; it takes "
@@ -427,11 +438,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         programs = sorted({name for bench in suite.benches for name in bench.programs})
         runner = host.HostRunner(build_own_programs(programs, arguments.out / "programs"))
     elif not runner:
-        runner = lab_runner()
+        runner = lab_runner([layout.name for layout in selection.layouts(suite)], arguments.cost)
     what = f"machines, about {estimate(chunks) / 60:.0f} minutes" if arguments.where == "lab" else "scripts"
     print(f"  suite {suite.name}: {sum(len(chunk.cases) for chunk in chunks)} runs in {len(chunks)} {what}", flush=True)
     run = Run(suite, selection, runner, arguments.out / f"{suite.name}.json", command=make_command(arguments),
-              forced=forced)
+              forced=forced, costs=arguments.cost)
     began = time.monotonic()
     with terminated_like_interrupted():
         run.run()

@@ -145,6 +145,7 @@ class PlanTest(unittest.TestCase):
             for options, message in (
                     (("--where", "host"), r"WHERE=host: SUITE=overhead .*; it takes WHERE=lab, which is the default$"),
                     (("--topology", "xeon"), r"TOPO=xeon: .*; it takes TOPO=1x2x2x1, which is the default$"),
+                    (("--cost", "ipi_ns=9"), r"COST=ipi_ns=9: .*; it takes no COST$"),
                     (("--loads", "10"), r"LOADS=10: .*; it takes no LOADS$"),
                     (("--dry-run",), r"--dry-run: SUITE=overhead .*; it takes no --dry-run$")):
                 with self.assertRaisesRegex(Fail, message):
@@ -155,11 +156,11 @@ class PlanTest(unittest.TestCase):
     def test_make_leaves_nothing_out(self):
         """What does not apply is refused by the program, for which it has to get there."""
         said = subprocess.run(["make", "-n", "bench", "SUITE=overhead", "QUICK=1", "TOPO=xeon", "WHERE=host", "LOADS=1",
-                               "BENCHES=fork", "CONFIGS=pack", "SAMPLES=2"], cwd=context.ROOT, text=True,
-                              stdout=subprocess.PIPE, check=True).stdout
+                               "BENCHES=fork", "CONFIGS=pack", "SAMPLES=2", "COST=a=1 b=2"], cwd=context.ROOT,
+                              text=True, stdout=subprocess.PIPE, check=True).stdout
         command = next(line for line in said.splitlines() if "--suite 'overhead'" in line)
         for option in ("--quick", "--topology 'xeon'", "--where 'host'", "--loads '1'", "--benches 'fork'",
-                       "--configs 'pack'", "--samples '2'"):
+                       "--configs 'pack'", "--samples '2'", "--cost 'a=1' --cost 'b=2'"):
             self.assertIn(option, command)
 
     def test_samples(self):

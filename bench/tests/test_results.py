@@ -158,6 +158,9 @@ class Merge(unittest.TestCase):
             xeon.environment[name] = value
             self.assertRaisesRegex(Fail, f"'{name}' differs", results.merge, [zen, xeon])
         zen, xeon = self.parts()
+        xeon.environment["costs"] = ["ipi_ns=900"]
+        self.assertRaisesRegex(Fail, r"'costs' differ: \[\] and \['ipi_ns=900'\]", results.merge, [zen, xeon])
+        zen, xeon = self.parts()
         xeon.environment["machines"] = {"zen": {"qemu": "11"}}
         self.assertRaisesRegex(Fail, "the models of 'zen' differ", results.merge, [zen, xeon])
 
@@ -171,7 +174,7 @@ class Merge(unittest.TestCase):
         """Files of before it was recorded can be read and merged, and the result says so."""
         zen, xeon = self.parts()
         for name in results.OPTIONAL:
-            del xeon.environment[name]
+            xeon.environment.pop(name, None)
         xeon.environment["date"] = "2023"
         results.parse(xeon.to_json(), "old")
         merged = results.merge([zen, xeon])

@@ -16,6 +16,7 @@ from unittest import mock
 import context  # noqa: F401
 import fake
 import host
+import lab
 import provenance
 import results
 import suite
@@ -95,6 +96,30 @@ class Whole(unittest.TestCase):
         runner = FakeRunner(answer)
         self.run_bench(runner, "--benches", "tbench", "--samples", "1", "--topology", "zen")
         self.assertEqual(runner.programs, [["tbench"]])
+
+    def test_costs_are_recorded(self) -> None:
+        self.run_bench(FakeRunner(answer), "--quick", "--cost", "transfer_ns=50", "--cost", "smt_share=0.7")
+        header = self.results().environment
+        self.assertEqual(header["costs"], ["transfer_ns=50", "smt_share=0.7"])
+        self.assertEqual(header["command"], "make bench SUITE=small QUICK=1 'COST=transfer_ns=50 smt_share=0.7'")
+
+    def test_costs_reach_the_lab(self) -> None:
+        with mock.patch.object(lab, "run_script") as made:
+            run.lab_runner(["zen", "xeon"], ["transfer_ns=50"])("xeon", "true", [], extra={}, timeout=1, on_line=print)
+            run.lab_runner(["zen"])("zen", "true", [], extra={}, timeout=1, on_line=print)
+        changed, usual = (call.args[0] for call in made.call_args_list)
+        self.assertEqual((changed.name, changed.costs["transfer_ns"], usual), ("xeon", 50.0, "zen"))
+        self.assertNotEqual(lab.machine_of("xeon").costs["transfer_ns"], 50.0)
+
+    def test_costs_that_are_none(self) -> None:
+        """They are refused before the results of an earlier run are touched."""
+        for costs, message in (("colour=1", "there is no cost 'colour'"), ("ipi_ns=x", "'x' is not a number"),
+                               ("ipi_ns=-1", "costs must be above 0")):
+            self.assertRaisesRegex(Fail, message, run.main,
+                                   ["--suite", "small", "--out", str(self.out), "--cost", costs])
+        self.assertRaisesRegex(Fail, "COST=ipi_ns=9 is about the lab", run.main,
+                               ["--suite", "small", "--where", "host", "--cost", "ipi_ns=9"])
+        self.assertEqual(list(self.out.iterdir()), [])
 
     def test_mechanism_of_another_kernel_is_not_known(self) -> None:
         with mock.patch.dict(os.environ, {"KERNEL": "/boot/vmlinuz"}):
