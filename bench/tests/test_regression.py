@@ -130,6 +130,12 @@ class Counts(unittest.TestCase):
         chosen = overhead.select(suite.QUICK, options["--configs"].split(","), options["--benches"].split(","))
         self.assertEqual({boot.variant for boot in overhead.plan(suite.QUICK, *chosen, 3)}, {"lab"})
 
+    def test_what_fails_is_counted_again(self) -> None:
+        for second, status in ((counts(), {"passed"}), (counts(pack=481.0), {"passed", "failed"})):
+            with mock.patch.object(regression, "measure", side_effect=[counts(pack=481.0), second]), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual({test.status for test in regression.run_counts(Target())}, status)
+
     def test_step(self) -> None:
         """What the program wrote is judged, and not what an earlier run left."""
         directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
