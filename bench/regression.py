@@ -69,17 +69,21 @@ class Ratio:
         return Test(self.name, FAILED, f"{ratio:.2f} times; wanted: {self.wanted}{self.hint}")
 
 
+HINTS = ("fork_affine", "fork_spread", "wake_affine", "wake_hold", "fork_affine+wake_affine", "fork_spread+wake_hold")
 RATIOS = (
-    # Seen: 40 to 50 for seed 1, 1 to 2.2 for ours; without the rules against crowding, 40 for both hints.
+    # Seen in three runs of three samples: 25 to 44 for seed 1, 0.88 to 1.04 for ours; the worst of any run against the
+    # best baseline of another is 1.2. Without the rules against crowding, 40 with fork_affine and wake_affine. One
+    # sample is too few: one in 17 of the baseline collapses by itself. Not checked is the project's goal, that no hint
+    # is more than 5 % worse: that takes more samples, and more loads (make bench SUITE=hint BENCHES=schbench).
     Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", "seed1", least=10, hint=", or the lab shows no collapse"),
-    Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", "fork_affine", most=5),
-    Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", "wake_affine", most=5),
+    *(Ratio("hint", "schbench", WORKERS, "wakeup_p99", "none", config, most=1.5) for config in HINTS),
     # Seen: 47 to 53; 0.5 to 0.7, and 1.5 where gangs could all go before a waiting task: a slot longer is the goal.
     Ratio("gang", "barrier", GANGS, "rate", "eevdf", "gang_llc", least=20),
     Ratio("gang", "barrier", GANGS, "late_p99", "eevdf", "gang_llc", most=1, more=SLOT_US),
 )
 RUNS = {
-    "hint": ("--quick", "--topology", "zen", "--benches", "schbench", "--configs", "seed1,fork_affine,wake_affine"),
+    "hint": ("--quick", "--topology", "zen", "--benches", "schbench", "--loads", str(WORKERS), "--configs",
+             ",".join(("seed1", *HINTS)), "--samples", "3"),
     "gang": ("--topology", "1x1x4x2@20", "--benches", "barrier", "--loads", str(GANGS), "--configs", "gang_llc",
              "--samples", "3"),
 }
