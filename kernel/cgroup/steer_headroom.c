@@ -32,7 +32,8 @@
  * Whether a group has tasks, the timers find out themselves, each period. What
  * they cannot find out is the effective cpuset; nobody tells when it changes. So
  * it is compared each STEER_REFRESH, and groups whose CPUs changed change their
- * pool. CPUs that go offline are left out at once.
+ * pool. A CPU that goes offline leaves all cpusets, and comes back to them. It stays
+ * in the pools, where it does not count for so long.
  *
  * Locking
  * -------
@@ -71,9 +72,12 @@
 
 static DEFINE_MUTEX(steer_headroom_mutex);
 
-/* All arenas; under steer_headroom_mutex, as is the mask for passing use. */
+/*
+ * All arenas; under steer_headroom_mutex, as are the masks: CPUs of the group that is
+ * looked at, those that were active when it was, and one for passing use.
+ */
 static LIST_HEAD(steer_arenas);
-static struct cpumask steer_cpus;
+static struct cpumask steer_cpus, steer_active, steer_changed;
 
 static void steer_refresh(struct work_struct *work);
 static DECLARE_DELAYED_WORK(steer_refresh_work, steer_refresh);
@@ -103,31 +107,42 @@ static struct steer_headroom *steer_headroom_get(struct task_group *tg)
 
 /* ------------------------------------------------------ arenas and pools */
 
-static bool steer_pool_fits(struct steer_pool *pool, unsigned int request,
-			    const struct cpumask *cpus)
+/* Cpusets follow while a CPU comes or goes. */
+static void steer_look_at(struct cgroup *cgrp)
 {
-	return pool->request == request && cpumask_equal(pool->cpus, cpus);
+	lockdep_assert_held(&steer_headroom_mutex);
+
+	guard(cpus_read_lock)();
+	steer_cgroup_cpus(cgrp, &steer_cpus);
+	cpumask_copy(&steer_active, cpu_active_mask);
+}
+
+/* Is it for the CPUs of the group that was looked at? Those that are off do not count. */
+static bool steer_pool_suits(struct steer_pool *pool)
+{
+	cpumask_xor(&steer_changed, pool->cpus, &steer_cpus);
+	return !cpumask_intersects(&steer_changed, &steer_active) &&
+	       cpumask_intersects(pool->cpus, &steer_cpus);
 }
 
 /* The one of these CPUs with the largest request that is not above @request */
-static struct steer_pool *steer_pool_nearest(struct steer_arena *arena, unsigned int request,
-					     const struct cpumask *cpus)
+static struct steer_pool *steer_pool_nearest(struct steer_arena *arena, unsigned int request)
 {
 	struct steer_pool *pool, *best = NULL;
 
 	list_for_each_entry(pool, &arena->pools, link) {
 		if (pool->request > request || (best && best->request >= pool->request))
 			continue;
-		if (cpumask_equal(pool->cpus, cpus))
+		if (steer_pool_suits(pool))
 			best = pool;
 	}
 	return best;
 }
 
 static struct steer_pool *steer_pool_add(struct steer_arena *arena, unsigned int request,
-					 const struct cpumask *cpus)
+					 struct steer_pool *from)
 {
-	struct steer_pool *pool = steer_pool_create(arena, request, cpus);
+	struct steer_pool *pool = steer_pool_create(arena, request, &steer_cpus, from);
 
 	arena->nr_pools += !!pool;
 	return pool ?: ERR_PTR(-ENOMEM);
@@ -141,25 +156,24 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 					   unsigned int request, unsigned int most)
 {
 	struct steer_headroom *hr = tg->steer.headroom;
-	struct steer_pool *pool;
+	struct steer_pool *own = hr ? hr->pool : NULL, *pool;
 
 	lockdep_assert_held(&steer_headroom_mutex);
 
 	if (request >= most)
 		return NULL;
-	steer_cgroup_cpus(tg->css.cgroup, &steer_cpus);
-	if (hr && hr->pool && steer_pool_fits(hr->pool, request, &steer_cpus))
-		return hr->pool;
-	pool = steer_pool_nearest(arena, request, &steer_cpus);
+	steer_look_at(tg->css.cgroup);
+	if (own && own->request == request && steer_pool_suits(own))
+		return own;
+	pool = steer_pool_nearest(arena, request);
 	if (pool && pool->request == request)
 		return pool;
 	if (arena->nr_pools < STEER_POOLS_MOST - 1)
-		return steer_pool_add(arena, request, &steer_cpus);
+		return steer_pool_add(arena, request, own);
 	if (pool)
 		return pool;
-	steer_cgroup_cpus(arena->parent->cgroup, &steer_cpus);
-	return steer_pool_nearest(arena, 0, &steer_cpus) ?:
-	       steer_pool_add(arena, 0, &steer_cpus);
+	steer_look_at(arena->parent->cgroup);
+	return steer_pool_nearest(arena, 0) ?: steer_pool_add(arena, 0, own);
 }
 
 /* All that a child will need. */
@@ -532,9 +546,9 @@ static struct steer_pool *steer_pool_beside(struct cgroup_subsys_state *css)
 
 	if (!parent || !parent->arena)
 		return NULL;
-	steer_cgroup_cpus(css->cgroup, &steer_cpus);
+	steer_look_at(css->cgroup);
 	list_for_each_entry(pool, &parent->arena->pools, link) {
-		if (cpumask_equal(pool->cpus, &steer_cpus))
+		if (steer_pool_suits(pool))
 			return pool;
 	}
 	return NULL;

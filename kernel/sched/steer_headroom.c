@@ -66,6 +66,12 @@
  * has it until the slice is used up, in whichever period. In the mean it is the
  * same. What is lost on the way, the trim makes good.
  *
+ * A pool that is made for groups which were in another one, since their CPUs changed,
+ * begins with the budget and the level of that one, for as many CPUs as it has. The same
+ * goes for CPUs that come or go. Its first period ends with that of all others, and tells
+ * nothing if it is less than half of one. A pool that begins with nothing lets everybody
+ * run until it has measured a period.
+ *
  * Time on other CPUs is neither measured nor held back: where a group's tasks are on
  * CPUs isolated at boot, or in a partition below it, they run as if they were in no
  * pool.
@@ -809,6 +815,7 @@ unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
  * @most: the largest request in force
  * @idle_ns: idle time since the last view
  * @same: that is of the same CPUs as then
+ * @cpus: how many those were
  * @active: pools that have to share with this one
  */
 struct steer_view {
@@ -816,6 +823,7 @@ struct steer_view {
 	unsigned int most;
 	u64 idle_ns;
 	bool same;
+	unsigned int cpus;
 	unsigned int active;
 };
 
@@ -847,6 +855,7 @@ static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view 
 	view->idle_ns = sum - pool->idle_ns;
 	pool->idle_ns = sum;
 	view->same = cpumask_equal(pool->online, pool->measured);
+	view->cpus = cpumask_weight(pool->measured);
 	cpumask_copy(pool->measured, pool->online);
 }
 
@@ -869,6 +878,17 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 	atomic_add(delta, &pool->arena->active);
 	for_each_cpu(cpu, pool->cpus)
 		atomic_add(delta, &per_cpu(steer_clock, cpu).active);
+}
+
+/* What is known of so many CPUs is all that is known of those that there are now. */
+static void steer_pool_scale(struct steer_pool *pool, unsigned int from)
+{
+	unsigned int cpus = cpumask_weight(pool->measured);
+	u64 capacity = STEER_PERIOD * cpus;
+
+	pool->budget = clamp(steer_headroom_scaled(pool->budget, from, cpus),
+			     steer_headroom_floor(capacity), capacity);
+	pool->whole_level = steer_headroom_scaled(pool->whole_level, from, cpus);
 }
 
 /*
@@ -903,8 +923,13 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	pool->updated = view->now;
 	pool->demand = m.demand;
 	pool->last_level = pool->binding ? pool->level : STEER_LEVEL_NONE;
-	/* Of CPUs that came or went nothing is known yet. The old budget will do. */
-	if (view->same && pool->epoch) {
+	/*
+	 * Of CPUs that came or went nothing is known yet, and nothing is learned from a
+	 * period that was short. The old budget will do.
+	 */
+	if (pool->epoch && !view->same) {
+		steer_pool_scale(pool, view->cpus);
+	} else if (pool->epoch && elapsed >= STEER_PERIOD / 2) {
 		pool->idle = steer_headroom_percent(m.idle, m.capacity);
 		pool->budget = steer_headroom_budget(&m, &pool->trim);
 		pool->whole_level = steer_headroom_level(pool->budget, shares);
@@ -952,8 +977,8 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
  */
 static void steer_pool_refill(struct steer_pool *pool, u64 now)
 {
-	unsigned int part = STEER_PARTS;
 	u64 all = pool->budget + pool->budget / 16, due;
+	unsigned int part = STEER_PARTS, left;
 
 	lockdep_assert_held(&pool->lock);
 
@@ -964,7 +989,9 @@ static void steer_pool_refill(struct steer_pool *pool, u64 now)
 	pool->given += due;
 	pool->parts_given = part;
 
-	due = steer_headroom_due(all, STEER_PARTS - part, STEER_PARTS, pool->halved);
+	/* The first period of a pool is shorter, and so is one after a timer was late. */
+	left = min(DIV_ROUND_UP_ULL(pool->next_update - now, STEER_PART), STEER_PARTS - part);
+	due = steer_headroom_due(all, left, STEER_PARTS, pool->halved);
 	pool->level = steer_headroom_lowered(pool->whole_level, all, pool->given + due);
 }
 
@@ -1180,16 +1207,47 @@ void steer_pool_settle(struct steer_pool *pool)
 	steer_pool_start(pool);
 }
 
+/*
+ * A pool begins with what is known in the one that its first group comes from: nobody
+ * gets rid of a limit by a change of CPUs. It is that one's budget, whoever stays there;
+ * the level sees to it that nobody has more than the share that he had.
+ */
+static void steer_pool_seed(struct steer_pool *pool, struct steer_pool *from, u64 now)
+{
+	raw_spin_lock_irq(&from->lock);
+	pool->idle = from->idle;
+	pool->lacking = from->lacking;
+	pool->halved = from->halved;
+	pool->budget = from->budget;
+	pool->whole_level = from->whole_level;
+	pool->trim = from->trim;
+	raw_spin_unlock_irq(&from->lock);
+	if (pool->idle < 0)
+		return;
+
+	raw_spin_lock_irq(&pool->lock);
+	steer_pool_scale(pool, cpumask_weight_and(from->cpus, cpu_online_mask));
+	pool->level = pool->whole_level;
+	pool->binding = pool->demand && !cpumask_empty(pool->measured);
+	/* For no more than this period, which is a part of one. */
+	pool->paced = pool->binding;
+	steer_pool_check_from(pool, now);
+	if (pool->binding)
+		steer_pool_refill(pool, now);
+	raw_spin_unlock_irq(&pool->lock);
+}
+
 /**
  * steer_pool_create - a pool without groups
  * @arena: whose children will join
  * @request: headroom that they have themselves
  * @cpus: that they may use
+ * @from: the pool of the arena in which the first of them is, or NULL
  *
  * Return: the pool, its timer running, or NULL without memory.
  */
 struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
-				     const struct cpumask *cpus)
+				     const struct cpumask *cpus, struct steer_pool *from)
 {
 	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	struct steer_headroom_update event = { };
@@ -1229,8 +1287,12 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	steer_pool_look(pool, now, &view);
 	scoped_guard(raw_spinlock_irq, &pool->lock)
 		steer_pool_update(pool, &view, &event);
-	pool->next_update = STEER_PERIOD * (1 + div64_u64(now + STEER_PERIOD / 2, STEER_PERIOD));
-	hrtimer_set_expires(&pool->timer, ns_to_ktime(pool->next_update));
+	pool->next_update = STEER_PERIOD * (1 + div64_u64(now, STEER_PERIOD));
+	if (from)
+		steer_pool_seed(pool, from, now);
+	hrtimer_set_expires(&pool->timer, ns_to_ktime(pool->paced ?
+			    STEER_PART * (1 + div64_u64(now, STEER_PART)) :
+			    pool->next_update));
 	steer_pool_start(pool);
 	return pool;
 }

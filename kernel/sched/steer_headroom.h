@@ -179,7 +179,7 @@ struct steer_pool {
 extern struct static_key_false_deferred steer_headroom_key;
 
 struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
-				     const struct cpumask *cpus);
+				     const struct cpumask *cpus, struct steer_pool *from);
 void steer_pool_settle(struct steer_pool *pool);
 void steer_pool_destroy(struct steer_pool *pool);
 void steer_pool_join(struct task_group *tg, struct steer_pool *pool);

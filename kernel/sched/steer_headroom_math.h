@@ -266,6 +266,21 @@ static inline u64 steer_headroom_due(u64 all, unsigned int due, unsigned int par
 }
 
 /**
+ * steer_headroom_scaled - what is known of some CPUs, for as many others
+ * @amount: CPU time, or a level
+ * @from: how many they were
+ * @to: how many they are
+ *
+ * Return: the same for each CPU; @amount itself if there were none.
+ */
+static inline u64 steer_headroom_scaled(u64 amount, unsigned int from, unsigned int to)
+{
+	if (amount == STEER_LEVEL_NONE || !from)
+		return amount;
+	return mul_u64_u64_div_u64(amount, to, from);
+}
+
+/**
  * struct steer_shares - who took what of the budget in a period
  * @used: by all groups
  * @capped_used: by those that reached their cap

@@ -296,6 +296,21 @@ static void lowered_test(struct kunit *test)
 			STEER_LEVEL_NONE);
 }
 
+/* For other CPUs: as much for each. What is no limit stays none. */
+static void scaled_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(720 * MS, 16, 16), 720 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(720 * MS, 16, 15), 675 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(720 * MS, 16, 32), 1440 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(720 * MS, 16, 0), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(720 * MS, 0, 16), 720 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(STEER_LEVEL_NONE, 16, 1), STEER_LEVEL_NONE);
+	/* the largest level that there is */
+	KUNIT_EXPECT_EQ(test, steer_headroom_scaled(8192ULL * 100 * MS << STEER_LEVEL_SHIFT,
+						    8192, 4096),
+			4096ULL * 100 * MS << STEER_LEVEL_SHIFT);
+}
+
 /* Many pools on the same CPUs neither swing nor take too much together. */
 static void rivals_test(struct kunit *test)
 {
@@ -545,6 +560,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(due_test),
 	KUNIT_CASE(halvings_test),
 	KUNIT_CASE(lowered_test),
+	KUNIT_CASE(scaled_test),
 	KUNIT_CASE(rivals_test),
 	KUNIT_CASE(noise_test),
 	KUNIT_CASE(strangers_test),

@@ -457,8 +457,72 @@ static bool is_held(const char *cg, int periods)
 	return WAIT_FOR(capped(cg) >= before + periods);
 }
 
+/* What a line of the trace says about a key, 0 if nothing */
+static long long field(const char *line, const char *key)
+{
+	const char *at = strstr(line, key);
+
+	return at ? atoll(at + strlen(key)) : 0;
+}
+
+/* The most that was used in a period, in percent of its CPUs; a short one tells nothing */
+static int most_used(struct trace *tr)
+{
+	char path[PATH_MAX + 16], *line = NULL;
+	long long used, most = 0;
+	size_t len = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", tr->dir);
+	f = fopen(path, "r");
+	if (!f)
+		return -errno;
+	while (getline(&line, &len, f) > 0) {
+		if (!strstr(line, " steer_headroom_update: ") || !field(line, " cpus=") ||
+		    field(line, " elapsed=") < 50000000)
+			continue;
+		used = field(line, " used=") / (1000000 * field(line, " cpus="));
+		most = used > most ? used : most;
+	}
+	free(line);
+	fclose(f);
+	return most;
+}
+
 /*
- * CPUs that go off with queues that wait, and come back. That CPU is never without
+ * Whoever gets other CPUs is held back on those: there is no period in which they may be
+ * used as if nobody demanded anything.
+ */
+TEST_F_TIMEOUT(headroom, stays_held, 300)
+{
+	struct trace trace = { };
+	char list[64], want[32];
+	cpu_set_t some;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, hold(self, self->side, "80"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	for (int round = 1; round <= 3; round++) {
+		some = cpuset_minus(self->t.cpus, cpuset_one(cpuset_nth(&self->t.cpus, 0)));
+		cpulist_format(&some, list, sizeof(list));
+		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
+		snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
+		EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) >= 3 * round));
+		EXPECT_TRUE(is_held(self->side, 2));
+		cpulist_format(&self->t.cpus, list, sizeof(list));
+		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
+		EXPECT_TRUE(is_held(self->side, 6));
+	}
+	TH_LOG("at most %d %% of the CPUs were used", most_used(&trace));
+	EXPECT_LT(0, most_used(&trace));
+	EXPECT_GE(50, most_used(&trace));
+	trace_stop(&trace);
+}
+
+/*
+ * CPUs that go off with queues that wait, and come back. The limit stays in force. That CPU is never without
  * a task, as the protected group has one there: where the fair server has just found
  * nothing to run, stopping the CPU makes Linux 6.12 warn.
  */
@@ -466,13 +530,15 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 {
 	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	cpu_set_t one = cpuset_one(cpu);
+	struct trace trace = { };
 
 	if (self->t.nr_cpus < 2 || !cpu_can_go(cpu))
 		SKIP(return, "needs a CPU that can go off");
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &one, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
 	ASSERT_EQ(0, hold(self, self->side, "90"));
-	EXPECT_TRUE(is_held(self->side, 2));
+	EXPECT_TRUE(is_held(self->side, 5));
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
 	for (int round = 0; round < 3; round++) {
 		EXPECT_EQ(0, cpu_set_online(cpu, false));
 		EXPECT_TRUE(is_held(self->side, 2));
@@ -482,6 +548,9 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 		EXPECT_TRUE(is_held(self->side, 2));
 		EXPECT_TRUE(all_run(&self->hogs));
 	}
+	TH_LOG("at most %d %% of the CPUs were used", most_used(&trace));
+	EXPECT_GE(50, most_used(&trace));
+	trace_stop(&trace);
 }
 
 /* Held back means less CPU time, counted as such, and never none. */
@@ -940,7 +1009,7 @@ TEST_F_TIMEOUT(headroom, timers, 300)
 	EXPECT_TRUE(WAIT_FOR(timers_most() == 16))
 		TH_LOG("%d timers", timers_most());
 
-	/* One that none of the groups uses, or they would all have new pools. */
+	/* One that none of the groups uses. */
 	if (online <= self->t.nr_cpus || !cpu_can_go(cpu))
 		return;
 	/* It is never without a task; see hotplug. */
