@@ -568,20 +568,27 @@ static unsigned int steer_demand(struct cgroup_subsys_state *css)
 	return demand;
 }
 
-/* What a group may use in a period: its own part, no more than there is for all. */
-static u64 steer_group_budget(struct task_group *tg)
+/*
+ * What a group may use in a period: its own part, no more than there is for all, and
+ * no more than that of an ancestor.
+ */
+static u64 steer_group_budget(struct cgroup_subsys_state *css)
 {
-	struct steer_headroom *hr = tg->steer.headroom;
-	struct steer_pool *pool = hr ? hr->pool : NULL;
 	u64 budget = U64_MAX;
 
-	if (!pool)
-		return budget;
-	raw_spin_lock_irq(&pool->lock);
-	if (pool->binding)
-		budget = min_t(u64, pool->budget,
-			       steer_headroom_cap(pool->level, steer_headroom_weight(tg)));
-	raw_spin_unlock_irq(&pool->lock);
+	for (; css; css = css->parent) {
+		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
+		struct steer_pool *pool = hr ? hr->pool : NULL;
+
+		if (!pool)
+			continue;
+		raw_spin_lock_irq(&pool->lock);
+		if (pool->binding)
+			budget = min3(budget, pool->budget, (u64)
+				      steer_headroom_cap(pool->level,
+							 steer_headroom_weight(hr->tg)));
+		raw_spin_unlock_irq(&pool->lock);
+	}
 	return budget;
 }
 
@@ -599,7 +606,7 @@ static int steer_headroom_stat(struct seq_file *sf, void *v)
 	idle = pool ? READ_ONCE(pool->idle) : -1;
 	if (idle >= 0)
 		steer_seq_percent(sf, "idle ", idle);
-	budget = steer_group_budget(steer_css_tg(css));
+	budget = steer_group_budget(css);
 	if (budget == U64_MAX)
 		seq_puts(sf, "budget_usec max\n");
 	else

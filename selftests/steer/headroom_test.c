@@ -342,6 +342,10 @@ TEST_F_TIMEOUT(headroom, levels, 300)
 	EXPECT_DEMAND(inner_side, "40.00");
 	/* what it has inside protects it from its siblings, not from outside */
 	EXPECT_DEMAND(inner_main, "40.00");
+	/* nor has it more than the group above it */
+	EXPECT_TRUE(WAIT_FOR(stat_key(inner_main, "budget_usec") > 0));
+	EXPECT_TRUE(WAIT_FOR(stat_key(inner_main, "budget_usec") ==
+			     stat_key(self->side, "budget_usec")));
 
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "4"));
 	EXPECT_DEMAND(inner_side, "10.00");
