@@ -1312,6 +1312,25 @@ void steer_pool_destroy(struct steer_pool *pool)
 	call_rcu(&pool->rcu, steer_pool_free_rcu);
 }
 
+/* A queue whose group has another pool now, or none */
+static void steer_queue_join(struct task_group *tg, int cpu)
+{
+	struct cfs_rq *cfs_rq = tg->cfs_rq[cpu];
+	bool enabled;
+
+	guard(rq_lock_irq)(rq_of(cfs_rq));
+	enabled = steer_queue_pool(tg, cpu) ||
+		  READ_ONCE(tg->cfs_bandwidth.quota) != RUNTIME_INF;
+	if (enabled && !cfs_rq->runtime_enabled)
+		cfs_rq->runtime_remaining = 0;
+	cfs_rq->runtime_enabled = enabled;
+	/* It may run without a tick; the next switch sees to it itself. */
+	if (enabled && cfs_rq->h_nr_queued && tick_nohz_full_cpu(cpu))
+		tick_nohz_dep_set_cpu(cpu, TICK_DEP_BIT_SCHED);
+	if (cfs_rq->steer.pool)
+		unthrottle_cfs_rq(cfs_rq);
+}
+
 /**
  * steer_pool_join - let a group draw from a pool, or from none
  * @tg: the group; not the root
@@ -1336,20 +1355,11 @@ void steer_pool_join(struct task_group *tg, struct steer_pool *pool)
 		hr->epoch = 0;
 		WRITE_ONCE(hr->pool, pool);
 	}
+	/* Nothing changes on CPUs of neither; those that are off see to it when they come. */
 	for_each_online_cpu(cpu) {
-		struct cfs_rq *cfs_rq = tg->cfs_rq[cpu];
-		bool enabled;
-
-		guard(rq_lock_irq)(rq_of(cfs_rq));
-		enabled = steer_queue_pool(tg, cpu) || READ_ONCE(cfs_b->quota) != RUNTIME_INF;
-		if (enabled && !cfs_rq->runtime_enabled)
-			cfs_rq->runtime_remaining = 0;
-		cfs_rq->runtime_enabled = enabled;
-		/* It may run without a tick; the next switch sees to it itself. */
-		if (enabled && cfs_rq->h_nr_queued && tick_nohz_full_cpu(cpu))
-			tick_nohz_dep_set_cpu(cpu, TICK_DEP_BIT_SCHED);
-		if (cfs_rq->steer.pool)
-			unthrottle_cfs_rq(cfs_rq);
+		if ((old && cpumask_test_cpu(cpu, old->cpus)) ||
+		    (pool && cpumask_test_cpu(cpu, pool->cpus)))
+			steer_queue_join(tg, cpu);
 	}
 
 	if (old && !pool)
