@@ -12,6 +12,10 @@
 #include <linux/tick.h>
 #include <linux/version.h>
 
+#ifdef CONFIG_NO_HZ_COMMON
+#include "../time/tick-internal.h"
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #error "cgroup steer needs Linux 6.12 or later"
 #endif
@@ -63,19 +67,49 @@ static inline int steer_nr_wanting(struct rq *rq)
 #define steer_util_max(p)		((void)(p), (unsigned long)SCHED_CAPACITY_SCALE)
 #endif
 
+#ifdef CONFIG_NO_HZ_COMMON
 /*
- * For how long a CPU has been idle since boot, waiting for I/O or not [ns].
- * Without tickless idle, as ticks saw it.
+ * The clock of tickless idle, read once: get_cpu_idle_time_us() and
+ * get_cpu_iowait_time_us() each ask what time it is, and tell apart what is a sum here.
  */
-static inline u64 steer_idle_clock(int cpu)
+static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle)
 {
-	u64 idle = get_cpu_idle_time_us(cpu, NULL);
-	u64 iowait = get_cpu_iowait_time_us(cpu, NULL);
+	struct tick_sched *ts = tick_get_tick_sched(cpu);
+	unsigned int seq;
+	ktime_t sum;
 
-	if (idle == -1ULL || iowait == -1ULL)
-		return READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IDLE]) +
-		       READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IOWAIT]);
-	return (idle + iowait) * NSEC_PER_USEC;
+	if (!tick_nohz_active)
+		return false;
+	do {
+		seq = read_seqcount_begin(&ts->idle_sleeptime_seq);
+		sum = ts->idle_sleeptime + ts->iowait_sleeptime;
+		if ((READ_ONCE(ts->flags) & TS_FLAG_IDLE_ACTIVE) &&
+		    now > ktime_to_ns(ts->idle_entrytime))
+			sum += now - ktime_to_ns(ts->idle_entrytime);
+	} while (read_seqcount_retry(&ts->idle_sleeptime_seq, seq));
+	*idle = ktime_to_ns(sum);
+	return true;
+}
+#else
+static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle)
+{
+	return false;
+}
+#endif
+
+/*
+ * For how long a CPU had been idle at @now of CLOCK_MONOTONIC, waiting for I/O or not
+ * [ns]: it was running its idle task, and no interrupt. Without tickless idle, as ticks
+ * saw it.
+ */
+static inline u64 steer_idle_clock(int cpu, u64 now)
+{
+	u64 idle;
+
+	if (steer_tickless_idle(cpu, now, &idle))
+		return idle;
+	return READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IDLE]) +
+	       READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IOWAIT]);
 }
 
 #endif /* _KERNEL_SCHED_STEER_COMPAT_H */

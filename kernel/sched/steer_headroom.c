@@ -277,7 +277,7 @@ static u64 steer_idle_ns(int cpu, u64 now)
 
 	if (age <= (s64)STEER_IDLE_FRESH)
 		return idle;
-	shown = steer_idle_clock(cpu);
+	shown = steer_idle_clock(cpu, now);
 	while (shown > idle) {
 		if (atomic64_try_cmpxchg(&clock->idle, &idle, shown))
 			idle = shown;
