@@ -42,10 +42,17 @@ done
 sleep "$seconds"
 echo 0 > $trace/tracing_on
 awk -v groups="$groups" -v parents="$parents" -v periods=$([ $limit = headroom ] || echo "$seconds" | awk '{ print $1 * 10 }') '
+# What a timer interrupts on its own CPU is done at once, in the timer: it is counted as an interrupt, and only as one.
 function ends(kind, key) {
 	if (!((kind, key) in began)) return
 	took = (stamp - began[kind, key]) * 1e6
 	delete began[kind, key]
+	if (kind == "timer") {
+		took -= inside[cpu]
+		delete in_timer[cpu]
+	} else if (cpu in in_timer) {
+		inside[cpu] += took
+	}
 	sum[kind] += took; count[kind]++
 	on[kind, cpu] += took
 	if (on[kind, cpu] > fullest[kind]) fullest[kind] = on[kind, cpu]
@@ -53,7 +60,11 @@ function ends(kind, key) {
 }
 /^#/ { next }
 { for (f = 1; f <= NF; f++) if ($f ~ /^[0-9]+\.[0-9]+:$/) { stamp = $f + 0; name = $(f + 1); cpu = $2; key = cpu $(f + 2); break } }
-name == "hrtimer_expire_entry:" && /function=(steer_pool_timer|sched_cfs_(period|slack)_timer)/ { began["timer", key] = stamp }
+name == "hrtimer_expire_entry:" && /function=(steer_pool_timer|sched_cfs_(period|slack)_timer)/ {
+	began["timer", key] = stamp
+	in_timer[cpu] = 1
+	inside[cpu] = 0
+}
 name == "hrtimer_expire_exit:" { ends("timer", key) }
 name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp }
 name == "csd_function_exit:" { ends("interrupts", key) }

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""bench/headroom-cost.sh: what it makes of a trace."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parent.parent / "headroom-cost.sh"
+TIMER_BEGINS = "hrtimer_expire_entry: hrtimer=000000001 function=steer_pool_timer now=1"
+TIMER_ENDS = "hrtimer_expire_exit: hrtimer=000000001"
+CALL_BEGINS = "csd_function_entry: func=steer_kicked csd=1"
+CALL_ENDS = "csd_function_exit: func=steer_kicked csd=1"
+UPDATE = "steer_headroom_update: cgroup=1"
+
+
+def summary(*events: str) -> dict[str, str]:
+    """What the script's awk program says of these events ('CPU STAMP EVENT: FIELDS'), by kind."""
+    match = re.search(r"-v periods=.*? '\n(.*)' \$trace/trace", SCRIPT.read_text(encoding="utf-8"), re.DOTALL)
+    assert match, "there is no awk program in the script"
+    lines = ["# tracer: nop"]
+    for event in events:
+        cpu, stamp, rest = event.split(" ", 2)
+        lines.append(f"          <idle>-0       [{cpu}] d.h1.   {stamp}: {rest}")
+    with tempfile.NamedTemporaryFile("w", suffix=".trace") as trace:
+        trace.write("\n".join(lines) + "\n")
+        trace.flush()
+        result = subprocess.run(["awk", "-v", "groups=1", "-v", "parents=1", "-v", "periods=", match[1], trace.name],
+                                capture_output=True, text=True, check=True)
+    return dict(line.split(": ", 1) for line in result.stdout.splitlines() if line.startswith(("timer", "interrupts")))
+
+
+class HeadroomCost(unittest.TestCase):
+
+    def test_an_interrupt_of_another_cpu(self) -> None:
+        got = summary(f"000 1.000000 {TIMER_BEGINS}", f"001 1.000002 {CALL_BEGINS}", f"000 1.000005 {UPDATE}",
+                      f"000 1.000010 {TIMER_ENDS}", f"001 1.000012 {CALL_ENDS}")
+        self.assertRegex(got["timer"], "^10.0 us a period, 1 calls of 10.00 us in 1 periods")
+        self.assertRegex(got["interrupts"], "^10.0 us a period, 1 calls of 10.00 us")
+
+    def test_what_a_timer_calls_on_its_own_cpu_counts_once(self) -> None:
+        got = summary(f"000 1.000000 {TIMER_BEGINS}", f"000 1.000002 {CALL_BEGINS}", f"000 1.000005 {CALL_ENDS}",
+                      f"000 1.000006 {UPDATE}", f"000 1.000010 {TIMER_ENDS}")
+        self.assertRegex(got["timer"], "^7.0 us a period, 1 calls of 7.00 us")
+        self.assertRegex(got["interrupts"], "^3.0 us a period, 1 calls of 3.00 us")
+
+
+if __name__ == "__main__":
+    unittest.main()
