@@ -940,6 +940,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	pool->binding = m.demand && pool->idle >= 0 && m.capacity;
 
 	update->cgroup = cgroup_id(pool->arena->parent->cgroup);
+	update->pool = pool->id;
 	update->headroom = pool->request;
 	update->cpus = cpumask_weight(pool->measured);
 	update->elapsed = elapsed;
@@ -947,8 +948,10 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	update->idle = pool->idle;
 	update->used = m.used;
 	update->rivals = m.rivals;
+	update->lacking = m.lacking;
 	update->wanting = m.wanting;
 	update->starved = shares->starved;
+	update->capped_used = shares->capped_used;
 	update->halved = pool->halved;
 	update->active_weight = shares->active_weight;
 	update->capped_weight = shares->capped_weight;
@@ -1249,6 +1252,8 @@ static void steer_pool_seed(struct steer_pool *pool, struct steer_pool *from, u6
 struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int request,
 				     const struct cpumask *cpus, struct steer_pool *from)
 {
+	/* Under steer_headroom_mutex, as everything here is. */
+	static u64 last_id;
 	struct steer_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	struct steer_headroom_update event = { };
 	struct steer_view view;
@@ -1273,6 +1278,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 		INIT_LIST_HEAD(&line->queues);
 	}
 	pool->arena = arena;
+	pool->id = ++last_id;
 	pool->request = request;
 	cpumask_copy(pool->cpus, cpus);
 	pool->idle = -1;

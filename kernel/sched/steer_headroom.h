@@ -87,6 +87,7 @@ struct steer_arena {
  * struct steer_pool - children of an arena that share one budget
  * @link: in the arena's list
  * @arena: whose
+ * @id: its number, for those who watch
  * @request: headroom that each of them has itself, at least
  * @cpus: that each of them may use
  * @nr_groups: how many they are; under steer_headroom_mutex
@@ -132,6 +133,7 @@ struct steer_arena {
 struct steer_pool {
 	struct list_head	link;
 	struct steer_arena	*arena;
+	u64			id;
 	unsigned int		request;
 	cpumask_var_t		cpus;
 	unsigned int		nr_groups;

@@ -136,16 +136,20 @@ struct steer_queue {
 /**
  * struct steer_headroom_update - inputs and outputs of a controller update
  * @cgroup: id of the parent of the groups concerned
+ * @pool: number of the set of groups, which no other one has had since boot
  * @headroom: that they have themselves, in hundredths of a percent, as all shares
  * @demand: idle share that is asked for
- * @idle: idle share that was measured, -1 for none yet
+ * @idle: idle share that was measured, -1 for none yet; the last one where this period
+ *	told nothing: it was short, or CPUs came or went
  * @cpus: number of CPUs that they may use
  * @rivals: sets of groups that share what is left on these CPUs
+ * @lacking: for how many periods up to the last one less was idle than demanded
  * @wanting: this one did
  * @starved: the budget came to its end before the caps did
  * @halved: how often the rest of it was halved, at the end of the period
  * @elapsed: length of the period [ns]
  * @used: runtime given out [ns], as if the period had been of the right length
+ * @capped_used: by groups that reached their cap [ns], in the period as it was
  * @active_weight: weight of the groups that used something
  * @capped_weight: weight of those of them that reached their cap
  * @budget: for the next period [ns], all ones for no limit
@@ -154,16 +158,19 @@ struct steer_queue {
  */
 struct steer_headroom_update {
 	u64	cgroup;
+	u64	pool;
 	u32	headroom;
 	u32	demand;
 	s32	idle;
 	u32	cpus;
 	u32	rivals;
+	u32	lacking;
 	bool	wanting;
 	bool	starved;
 	u8	halved;
 	u64	elapsed;
 	u64	used;
+	s64	capped_used;
 	u64	active_weight;
 	u64	capped_weight;
 	u64	budget;

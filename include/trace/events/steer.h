@@ -252,16 +252,19 @@ TRACE_EVENT(steer_headroom_update,
 
 	TP_STRUCT__entry(
 		__field(u64, cgroup)
+		__field(u64, pool)
 		__field(u32, headroom)
 		__field(u32, demand)
 		__field(s32, idle)
 		__field(u32, cpus)
 		__field(u32, rivals)
+		__field(u32, lacking)
 		__field(u8, wanting)
 		__field(u8, starved)
 		__field(u8, halved)
 		__field(u64, elapsed)
 		__field(u64, used)
+		__field(s64, capped_used)
 		__field(u64, active_weight)
 		__field(u64, capped_weight)
 		__field(u64, budget)
@@ -271,16 +274,19 @@ TRACE_EVENT(steer_headroom_update,
 
 	TP_fast_assign(
 		__entry->cgroup		= u->cgroup;
+		__entry->pool		= u->pool;
 		__entry->headroom	= u->headroom;
 		__entry->demand		= u->demand;
 		__entry->idle		= u->idle;
 		__entry->cpus		= u->cpus;
 		__entry->rivals		= u->rivals;
+		__entry->lacking	= u->lacking;
 		__entry->wanting	= u->wanting;
 		__entry->starved	= u->starved;
 		__entry->halved		= u->halved;
 		__entry->elapsed	= u->elapsed;
 		__entry->used		= u->used;
+		__entry->capped_used	= u->capped_used;
 		__entry->active_weight	= u->active_weight;
 		__entry->capped_weight	= u->capped_weight;
 		__entry->budget		= u->budget;
@@ -288,11 +294,12 @@ TRACE_EVENT(steer_headroom_update,
 		__entry->trim		= u->trim;
 	),
 
-	TP_printk("cgroup=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
-		  __entry->cgroup, __entry->headroom, __entry->demand,
-		  __entry->idle, __entry->cpus, __entry->rivals,
+	TP_printk("cgroup=%llu pool=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u lacking=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu capped_used=%lld active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
+		  __entry->cgroup, __entry->pool, __entry->headroom, __entry->demand,
+		  __entry->idle, __entry->cpus, __entry->rivals, __entry->lacking,
 		  __entry->wanting, __entry->starved, __entry->halved,
-		  __entry->elapsed, __entry->used, __entry->active_weight, __entry->capped_weight,
+		  __entry->elapsed, __entry->used, __entry->capped_used,
+		  __entry->active_weight, __entry->capped_weight,
 		  __entry->budget, __entry->level, __entry->trim)
 );
 
