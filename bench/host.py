@@ -7,6 +7,7 @@ Run by itself, this prints the preconditions and changes nothing.
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import queue
@@ -28,7 +29,7 @@ if str(ROOT / "scripts") not in sys.path:
     sys.path.append(str(ROOT / "scripts"))
 
 from common import Fail, run_main  # noqa: E402
-from suite import Layout, cpu_list, parse_cpu_list  # noqa: E402
+from suite import Layout, Suite, cpu_list, known_suites, load_suite, parse_cpu_list  # noqa: E402
 
 CGROUP = Path("sys/fs/cgroup")
 CPUS = Path("sys/devices/system/cpu")
@@ -120,11 +121,19 @@ def cgroups(root: Path) -> list[Precondition]:
                                  "controller has the file")]
 
 
-def preconditions(root: Path = Path("/"), uid: int | None = None) -> list[Precondition]:
+def caches(root: Path, suite: Suite) -> Precondition:
+    """As many last-level caches as the suite needs to show anything."""
+    found = len(layout(root).llcs)
+    return Precondition("last-level caches", found >= suite.least_llcs, str(found),
+                        f"suite {suite.name} compares where among {suite.least_llcs} or more last-level caches tasks "
+                        "run: measure it on a machine that has them, or in the lab (without WHERE=host)")
+
+
+def preconditions(suite: Suite, root: Path = Path("/"), uid: int | None = None) -> list[Precondition]:
     uid = os.geteuid() if uid is None else uid
     leftover = (root / CGROUP / "bench").exists()
     return [Precondition("root", uid == 0, f"user {uid}", "run this as root: it makes a cgroup and writes to it"),
-            *cgroups(root), governors(root), quiet(root),
+            *cgroups(root), caches(root, suite), governors(root), quiet(root),
             Precondition("cgroup 'bench'", not leftover, "there" if leftover else "free",
                          "the benchmarks run in /sys/fs/cgroup/bench; end what is in it:  "
                          "echo 1 > /sys/fs/cgroup/bench/cgroup.kill; rmdir /sys/fs/cgroup/bench")]
@@ -186,8 +195,7 @@ class HostRunner:
         if kernel or append:
             raise Fail("WHERE=host measures the kernel that runs; it boots none")
         if missing := missing_programs(programs, self.path):
-            raise Fail(f"not installed here: {', '.join(missing)}; as root: apt-get install rt-tests dbench; "
-                       "for the suites headroom and gang also stress-ng fio sysbench linux-perf")
+            raise Fail(f"not installed here: {', '.join(missing)}; as root: scripts/setup bench-host")
         if absent := [name for name in extra or {} if not Path(name).exists()]:
             raise Fail(f"not here: {', '.join(absent)}")
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
@@ -241,7 +249,9 @@ class HostRunner:
 
 
 def main() -> int:
-    found = preconditions()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default="hint", choices=known_suites(), help="what shall be measured")
+    found = preconditions(load_suite(parser.parse_args().suite))
     for condition in found:
         print(f"  {'ok' if condition.met else 'NO':<4}{condition.name}: {condition.found}")
         if not condition.met:

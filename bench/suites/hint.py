@@ -291,6 +291,6 @@ FIGURES = (
 SUITE = Suite(
     name="hint", title="Placement hints", benches=ALL, topologies=("zen", "xeon"),
     configurations=CONFIGURATIONS, samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/hint.md",
-    quick_topologies=("zen",), figures=FIGURES,
+    quick_topologies=("zen",), figures=FIGURES, least_llcs=2,
     quick_configurations=("fork_affine", "fork_spread", "wake_affine", "seed1", "fork_affine+wake_affine", "llc",
                           "node"))

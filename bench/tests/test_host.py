@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measuring on this machine: preconditions and topology from a made-up /sys, and the runner with real processes."""
 
+import contextlib
+import io
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import context  # noqa: F401
 import host
+import run
 import suite
 from common import Fail
+
+HINT = suite.load_suite("hint")
 
 
 class Machine:
@@ -51,8 +57,8 @@ class MadeUp(unittest.TestCase):
         self.root = Path(directory.name)
         self.machine = Machine(self.root)
 
-    def unmet(self, uid: int = 0) -> dict[str, str]:
-        return {c.name: c.remedy for c in host.preconditions(self.root, uid) if not c.met}
+    def unmet(self, uid: int = 0, name: str = "hint") -> dict[str, str]:
+        return {c.name: c.remedy for c in host.preconditions(suite.load_suite(name), self.root, uid) if not c.met}
 
 
 class Topology(MadeUp):
@@ -85,7 +91,7 @@ class Topology(MadeUp):
 class Preconditions(MadeUp):
     def test_all_met(self) -> None:
         self.assertEqual(self.unmet(), {})
-        self.assertEqual(host.demand(host.preconditions(self.root, 0), force=False), [])
+        self.assertEqual(host.demand(host.preconditions(HINT, self.root, 0), force=False), [])
 
     def test_each(self) -> None:
         self.assertEqual(list(self.unmet(uid=1000)), ["root"])
@@ -110,9 +116,43 @@ class Preconditions(MadeUp):
         self.assertEqual(self.unmet(), {})
         self.assertEqual(host.record(self.root)["governor"], "no cpufreq")
 
+    def test_one_last_level_cache(self) -> None:
+        """Where to run is no question there for hints; how much to leave idle, and when to run, are."""
+        for cpu in range(16):
+            self.machine.write(f"sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list", "0-15")
+        self.assertEqual(list(self.unmet()), ["last-level caches"])
+        self.assertIn("suite hint compares where among 2 or more", self.unmet()["last-level caches"])
+        for name in ("headroom", "gang"):
+            self.assertEqual(self.unmet(name=name), {}, name)
+        found = host.preconditions(HINT, self.root, 0)
+        self.assertRaisesRegex(Fail, r"FORCE=1 .*\n  last-level caches: 1\n    suite hint", host.demand, found, False)
+        self.assertEqual(host.demand(found, True), ["last-level caches: 1"])
+
+    def test_the_run_asks_for_its_own_suite(self) -> None:
+        asked = []
+
+        def preconditions(of: suite.Suite) -> list[host.Precondition]:
+            asked.append(of.name)
+            return [host.Precondition("made up", False, "not so", "nothing")]
+        with mock.patch.object(host, "preconditions", preconditions), mock.patch.dict("os.environ", FORCE=""):
+            for name in ("hint", "gang"):
+                self.assertRaisesRegex(Fail, "made up: not so", run.main, ["--suite", name, "--where", "host"])
+        self.assertEqual(asked, ["hint", "gang"])
+
+    def test_shown_for_a_suite(self) -> None:
+        for name, status in (("hint", 1), ("gang", 0)):
+            with mock.patch.object(host, "layout", return_value=suite.Layout.regular("host", 1, 1, 2, 1)), \
+                    mock.patch.object(host, "cgroups", return_value=[]), \
+                    mock.patch.object(host, "governors", return_value=host.Precondition("governor", True, "x", "")), \
+                    mock.patch.object(host, "quiet", return_value=host.Precondition("quiet", True, "x", "")), \
+                    mock.patch("os.geteuid", return_value=0), mock.patch("sys.argv", ["host.py", "--suite", name]), \
+                    contextlib.redirect_stdout(io.StringIO()) as output:
+                self.assertEqual(host.main(), status, name)
+            self.assertEqual("NO  last-level caches: 1" in output.getvalue(), bool(status))
+
     def test_demand_and_force(self) -> None:
         self.machine.write("proc/loadavg", "3.00 0.40 1.20 1/300 999")
-        found = host.preconditions(self.root, 0)
+        found = host.preconditions(HINT, self.root, 0)
         self.assertRaisesRegex(Fail, r"FORCE=1 .*\n  other load: load average 3.00\n    stop what else runs",
                                host.demand, found, False)
         self.assertEqual(host.demand(found, True), ["other load: load average 3.00"])
@@ -146,7 +186,7 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.runner("host", "schbench\n", ["schbench"]).output, "mine\n")
 
     def test_missing_program(self) -> None:
-        self.assertRaisesRegex(Fail, "not installed here: no-such-program;", self.runner, "host", "true",
+        self.assertRaisesRegex(Fail, "not installed here: no-such-program; .*setup bench-host", self.runner, "host", "true",
                                ["no-such-program"])
 
     def test_it_boots_nothing(self) -> None:

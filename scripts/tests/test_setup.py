@@ -2,7 +2,10 @@
 """Which QEMU is installed from where, and how unit tests are counted."""
 
 import contextlib
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
@@ -12,8 +15,13 @@ from unittest import mock
 import context  # noqa: F401
 import qemu
 import unit_tests
-from common import Fail
+from common import ROOT, Fail
 from ktap import FAILED, PASSED, SKIPPED
+
+sys.path += [str(ROOT / "bench"), str(ROOT / "bench/lab")]
+
+import rootfs  # noqa: E402
+import suite  # noqa: E402
 
 # Put together here, so that this file names no archive.
 ARCHIVE = "http:/" + "/archive.invalid/debian/"
@@ -124,6 +132,35 @@ class Choice(unittest.TestCase):
     def test_backports_too_old(self) -> None:
         with self.assertRaisesRegex(Fail, "(?s)nothing newer than qemu-system-arm 1:7.2, needed is 9.1 or .*without it"):
             self.install(["qemu-system-arm"], minimum="1:9.1~", simulation="Inst qemu-system-arm (1:7.2 x [amd64])\n")
+
+
+@unittest.skipUnless(shutil.which("dpkg-query") and shutil.which("apt-get"), "no dpkg and apt")
+class Purposes(unittest.TestCase):
+    """What scripts/setup wants to install, told by what it says to somebody who may not, where nothing is installed."""
+
+    def wanted(self, *purposes: str) -> set[str]:
+        directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name, text in (("dpkg-query", "exit 1"), ("apt-get", "exit 1"), ("id", "echo 1000"),
+                           ("qemu-system-aarch64", "echo QEMU emulator version 10.0.2")):
+            (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (directory / name).chmod(0o755)
+        done = subprocess.run([ROOT / "scripts/setup", *purposes], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        first = done.stderr.splitlines()[0]
+        self.assertIn("these Debian packages are missing: ", first)
+        return set(first.partition("missing: ")[2].split())
+
+    def test_host_has_all_programs_of_the_suites(self) -> None:
+        """Debian's of them; those of this repository are compiled."""
+        packages = {rootfs.PROGRAMS[name].package for of in suite.known_suites() if of != "overhead"
+                    for bench in suite.load_suite(of).benches for name in bench.programs if name in rootfs.PROGRAMS}
+        self.assertLessEqual({"rt-tests", "stress-ng", "linux-perf"}, packages)
+        self.assertLessEqual(packages, self.wanted("bench-host"))
+        self.assertIn("gcc", self.wanted("bench-host"))
+
+    def test_purposes_add_up(self) -> None:
+        self.assertEqual(self.wanted("bench", "lint"), self.wanted("bench") | self.wanted("lint"))
 
 
 class Counting(unittest.TestCase):
