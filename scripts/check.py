@@ -38,6 +38,7 @@ sys.path[:0] = [str(ROOT / "vm"), str(ROOT / "bench/lab")]
 sys.path.append(str(ROOT / "bench"))  # behind vm, which has a module "run", too
 
 import initramfs  # noqa: E402
+import lab  # noqa: E402
 import regression  # noqa: E402
 import run  # noqa: E402
 import selfcheck  # noqa: E402
@@ -60,13 +61,15 @@ OWN_MACHINE = ("headroom_test", "gang_test", "churn_test")
 @dataclass(frozen=True)
 class Step:
     """A named step; what it needs are steps without which it makes no sense. A lane is one CPU's worth of work whose
-    results do not depend on what else runs: neighbours of that kind run side by side."""
+    results do not depend on what else runs: neighbours of that kind run side by side. What is for the lab is skipped
+    where there is no QEMU for it."""
 
     name: str
     what: str
     run: Callable[[Target], list[Test]]
     needs: tuple[str, ...] = ()
     lane: bool = False
+    lab: bool = False
 
 
 def simple(name: str, main: Callable[[], int | None]) -> Callable[[Target], list[Test]]:
@@ -178,7 +181,7 @@ def lab_target(target: Target) -> Target:
     return dataclasses.replace(target, arch="arm64")
 
 
-def lab(target: Target) -> list[Test]:
+def lab_kernel(target: Target) -> list[Test]:
     kbuild.build(lab_target(target), "lab")
     return [Test("kernel lab", PASSED)]
 
@@ -203,15 +206,17 @@ STEPS = (
     Step("cgctl-tests", "cgctl: unit tests, commands, terminal, package", cgctl_tests),
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
-    Step("lab", "build the lab's kernel, for arm64", lab),
+    Step("lab", "build the lab's kernel, for arm64", lab_kernel, lab=True),
     # The longest first. All have virtual time, but for "up", which one CPU of the host is enough for.
     Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.UNITS), ("cgctl-tests", "kernel"), lane=True),
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
          ("cgctl-tests", "kernel"), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
-    Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True),
-    Step("lab-ratios", "hints do not collapse, gangs gain and delay nobody", regression.run, ("lab",), lane=True),
-    Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True),
+    Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True, lab=True),
+    Step("lab-ratios", "hints do not collapse, gangs gain and delay nobody", regression.run, ("lab",), lane=True,
+         lab=True),
+    Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True,
+         lab=True),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-nosmt", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),
@@ -284,6 +289,26 @@ def in_lanes(steps: Sequence[Step], target: Target) -> Iterator[tuple[Step, list
             yield step, tests, time.monotonic() - start
 
 
+def lab_cannot_run() -> str:
+    """Why not, if there is no QEMU that is new enough; of everything else that is wrong, the steps will tell."""
+    try:
+        lab.qemu_version()
+    except lab.NoQemu as failure:
+        return str(failure)
+    except Fail:
+        pass
+    return ""
+
+
+def unready(step: Step, broken: set[str]) -> list[Test]:
+    """What becomes of a step that cannot be run; nothing, if it can."""
+    if missing := broken & set(step.needs):
+        return [Test(step.name, FAILED, f"not run, because {', '.join(missing)} failed")]
+    if step.lab and (reason := lab_cannot_run()):
+        return [Test(step.name, SKIPPED, reason)]
+    return []
+
+
 def run_steps(steps: list[Step], target: Target) -> list[Test]:
     LOGS.mkdir(parents=True, exist_ok=True)
     results: list[Test] = []
@@ -296,7 +321,8 @@ def run_steps(steps: list[Step], target: Target) -> list[Test]:
         counts = summary(tests)
         if counts[FAILED]:
             broken.add(step.name)
-        print(f"{numbers[step.name]}: {'FAILED' if counts[FAILED] else 'ok'}, {counted(counts)}, "
+        word = "FAILED" if counts[FAILED] else "ok" if counts[PASSED] else "skipped"
+        print(f"{numbers[step.name]}: {word}, {counted(counts)}, "
               f"{seconds:.0f} s ({(time.monotonic() - begin) / 60:.1f} min in all)", flush=True)
 
     for lane, group in itertools.groupby(steps, lambda step: step.lane):
@@ -304,9 +330,8 @@ def run_steps(steps: list[Step], target: Target) -> list[Test]:
         for step in group:
             print(f"{numbers[step.name]}: {step.what}", flush=True)
             start = time.monotonic()
-            if missing := broken & set(step.needs):
-                tests = [Test(step.name, FAILED, f"not run, because {', '.join(missing)} failed")]
-                print(f"  FAILED {tests[0].detail}")
+            if tests := unready(step, broken):
+                print(f"  {tests[0].status.upper()} {tests[0].detail}")
                 ended(step, tests, 0.0)
             elif lane:
                 ready.append(step)
@@ -316,6 +341,16 @@ def run_steps(steps: list[Step], target: Target) -> list[Test]:
         for step, tests, seconds in in_lanes(ready, target):
             ended(step, tests, seconds)
     return results
+
+
+def not_run(steps: Sequence[Step], results: Sequence[Test]) -> list[str]:
+    """The steps that were skipped as a whole, by reason; a line above the counts, where nobody overlooks it."""
+    names = {step.name for step in steps}
+    reasons: dict[str, list[str]] = {}
+    for test in results:
+        if test.status == SKIPPED and test.name in names:
+            reasons.setdefault(test.detail, []).append(test.name)
+    return [f"SKIPPED steps {', '.join(skipped)}: {reason}" for reason, skipped in reasons.items()]
 
 
 def main() -> int:
@@ -335,6 +370,8 @@ def main() -> int:
     results = run_steps(steps, Target.from_environment(os.environ))
     counts = summary(results)
     print(f"logs: {LOGS.relative_to(ROOT)}/")
+    for line in not_run(steps, results):
+        print(line)
     print(counted(counts))
     return 1 if counts[FAILED] or not counts[PASSED] else 0
 

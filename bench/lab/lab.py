@@ -61,6 +61,10 @@ AS_IS = {"instruction": "instruction_ps", "private_kib": "private_kib", "private
 BANDWIDTHS = {"node_line": "node_gbs", "llc_line": "llc_gbs", "link_line": "link_gbs"}
 
 
+class NoQemu(Fail):
+    """There is no QEMU here that is new enough: nothing is wrong with the lab, but it cannot run."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """A machine to model."""
@@ -159,11 +163,13 @@ def qemu_version() -> str:
     advice = (f"The lab needs {QEMU} {'.'.join(map(str, QEMU_MINIMUM))} or later: 'scripts/setup lab' installs it, on "
               "Debian 12 from backports. Everything else here works without it.")
     if not shutil.which(QEMU):
-        raise Fail(f"{QEMU} is missing. {advice}")
-    text = capture([QEMU, "--version"]).splitlines()[0]
+        raise NoQemu(f"{QEMU} is missing. {advice}")
+    text = "".join(capture([QEMU, "--version"]).splitlines()[:1])
     match = re.search(r"version (\d+)\.(\d+)", text)
-    if not match or (int(match[1]), int(match[2])) < QEMU_MINIMUM:
-        raise Fail(f"this is {text}. {advice}")
+    if not match:
+        raise Fail(f"'{QEMU} --version' says '{text}', without a version. {advice}")
+    if (int(match[1]), int(match[2])) < QEMU_MINIMUM:
+        raise NoQemu(f"this is {text}. {advice}")
     return text.removeprefix("QEMU emulator version ")
 
 

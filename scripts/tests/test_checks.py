@@ -2,6 +2,7 @@
 """The checks of files and warnings, the archive that the machine boots from, and the run of the steps."""
 
 import contextlib
+import dataclasses
 import io
 import os
 import tempfile
@@ -14,9 +15,10 @@ import context  # noqa: F401
 import check
 import check_licence
 import initramfs
+import lab
 import lint
 from common import Fail, Target
-from ktap import FAILED, PASSED, Test
+from ktap import FAILED, PASSED, SKIPPED, Test
 from topology import TOPOLOGIES, Topology
 
 SPDX = "SPDX-License-Identifier: GPL-2.0-only"
@@ -139,6 +141,7 @@ class Steps(unittest.TestCase):
         tests, output = self.run_steps(self.step("a", [Test("x", PASSED)]), self.step("b", [Test("y", PASSED)]))
         self.assertEqual([test.status for test in tests], [PASSED, PASSED])
         self.assertIn("[2/2] b: ok, 1 passed, 0 failed, 0 skipped", output)
+        self.assertIn("[1/1] a: skipped, 0 passed", self.run_steps(self.step("a", [Test("x", SKIPPED)]))[1])
 
     def test_expected_error(self) -> None:
         tests, output = self.run_steps(self.step("a", Fail("the reason")))
@@ -154,6 +157,39 @@ class Steps(unittest.TestCase):
     def test_steps_that_need_a_failed_one(self) -> None:
         self.assertEqual(self.failures(self.step("a", Fail("x")), self.step("b", [Test("y", PASSED)], ("a",)),
                                        self.step("c", [Test("z", PASSED)], ("b",))), ["a", "b", "c"])
+
+    def lab_steps(self, qemu: str | Exception, result: list[Test] | Exception) -> tuple[list[Test], str]:
+        """Two steps of the lab, of which the second one needs the first, and another one."""
+        said = mock.Mock(side_effect=[qemu] * 2) if isinstance(qemu, Exception) else mock.Mock(return_value=qemu)
+        steps = [dataclasses.replace(step, lab=True) for step in (
+            self.step("build", [Test("x", PASSED)]), self.step("measure", result, ("build",)))]
+        with mock.patch("shutil.which", return_value="" if qemu == "none" else "x"), mock.patch.object(lab, "capture", said):
+            tests, _ = self.run_steps(*steps, self.step("other", [Test("z", PASSED)]))
+        return tests, "\n".join(check.not_run(steps, tests))
+
+    def test_lab_without_qemu(self) -> None:
+        """Skipped and told, whatever would have come of it; no other step is."""
+        for version, reason in (("none", "qemu-system-aarch64 is missing"),
+                                ("QEMU emulator version 7.2.22 (Debian 1:7.2)", "this is QEMU emulator version 7.2")):
+            tests, told = self.lab_steps(version, Fail("the reason"))
+            self.assertEqual([(test.name, test.status) for test in tests],
+                             [("build", SKIPPED), ("measure", SKIPPED), ("z", PASSED)])
+            self.assertRegex(told, rf"^SKIPPED steps build, measure: {reason}.* 'scripts/setup lab' installs it")
+
+    def test_lab_fails_for_any_other_reason(self) -> None:
+        for version in ("QEMU emulator version 10.0.2", Fail("it crashed"), "", "Segmentation fault"):
+            tests, told = self.lab_steps(version, Fail("the reason"))
+            self.assertEqual(tests[1], Test("measure", FAILED, "the reason"), version)
+            self.assertEqual(told, "")
+
+    def test_lab_with_qemu(self) -> None:
+        tests, told = self.lab_steps("QEMU emulator version 9.1.0", [Test("y", PASSED)])
+        self.assertEqual(([test.status for test in tests], told), ([PASSED] * 3, ""))
+
+    def test_steps_of_the_lab(self) -> None:
+        """Each that boots it, and each that cannot do without its kernel."""
+        self.assertEqual({step.name for step in check.STEPS if step.lab},
+                         {step.name for step in check.STEPS if step.name == "lab" or "lab" in step.needs})
 
     def test_lanes_run_side_by_side(self) -> None:
         """Two steps that wait for each other end only if both run."""
