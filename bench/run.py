@@ -66,7 +66,7 @@ class Runner(Protocol):
     """Runs a shell script on a machine; bench/lab/lab.py has one, bench/host.py another."""
 
     def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path],
-                 timeout: int, on_line: Callable[[str], None], append: str = "") -> RunResult: ...
+                 timeout: int, on_line: Callable[[str], None]) -> RunResult: ...
 
 
 def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Runner:
@@ -83,10 +83,8 @@ def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Run
     streams = "on_line" in inspect.signature(lab.run_script).parameters
 
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
-                   on_line: Callable[[str], None], append: str = "") -> RunResult:
+                   on_line: Callable[[str], None]) -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
-        if append:
-            arguments["append"] = append
         result: RunResult = lab.run_script(machines.get(topology, topology), script, programs, extra=extra,
                                            timeout=timeout, **arguments)
         if not streams:
@@ -250,9 +248,7 @@ class Run:
         extra = {name: path for bench in benches for name, path in bench.files.items()}
         try:
             result = self.runner(chunk.layout.name, script(self.suite, chunk, self.selection.form, nonce), programs,
-                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed,
-                                 **({"append": self.suite.append} if self.suite.append and not self.selection.host
-                                    else {}))
+                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed)
         except Fail as failure:
             # One that did not even start will not start the next time either.
             if not reader.kernel:

@@ -296,7 +296,6 @@ class Suite:
     quick_topologies: tuple[str, ...] = ()
     quick_configurations: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
-    append: str = ""  # kernel parameters, in the lab
     least_llcs: int = 1  # a machine with fewer shows nothing of what the suite is about
 
     def bench(self, name: str) -> Bench:

@@ -39,6 +39,7 @@ sys.path.append(str(ROOT / "bench"))  # behind vm, which has a module "run", too
 
 import initramfs  # noqa: E402
 import lab  # noqa: E402
+import programs  # noqa: E402
 import regression  # noqa: E402
 import run  # noqa: E402
 import selfcheck  # noqa: E402
@@ -217,6 +218,7 @@ STEPS = (
          lab=True),
     Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True,
          lab=True),
+    Step("lab-programs", "each benchmark of the lab runs and is understood", programs.run, ("lab",), lane=True, lab=True),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-nosmt", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),

@@ -49,6 +49,8 @@ MEMORY = 2048  # MiB
 QUANTUM_NS = 250
 RAM_BASE = 0x40000000
 FUNCTIONS_KEPT = 256
+# What programs may expect of a machine: its address is there.
+PREPARE = "ip link set lo up 2>/dev/null || ifconfig lo up\n"
 
 # Plugin option -> key of the costs, and what one of it is in the plugin's unit.
 PICOSECONDS = {"llc_hit": "llc_hit_ns", "peer": "peer_ns", "transfer": "transfer_ns",
@@ -58,6 +60,7 @@ PICOSECONDS = {"llc_hit": "llc_hit_ns", "peer": "peer_ns", "transfer": "transfer
                "idle_exit": "idle_exit_ns", "spin": "spin_ns"}
 AS_IS = {"instruction": "instruction_ps", "private_kib": "private_kib", "private_ways": "private_ways",
          "llc_kib": "llc_kib", "llc_ways": "llc_ways"}
+DISK = "disk_ns"  # the kernel's, not the plugin's
 BANDWIDTHS = {"node_line": "node_gbs", "llc_line": "llc_gbs", "link_line": "link_gbs"}
 
 
@@ -130,7 +133,7 @@ def slow_motion(costs: Mapping[str, float], factor: int) -> dict[str, float]:
     The kernel's own times (ticks, slices, periods) stay, so that a second of them costs so many times fewer
     instructions. Sizes and shares stay as well.
     """
-    longer, rates = {*PICOSECONDS.values(), "instruction_ps"}, {*BANDWIDTHS.values(), "clock_ghz"}
+    longer, rates = {*PICOSECONDS.values(), "instruction_ps", DISK}, {*BANDWIDTHS.values(), "clock_ghz"}
     return {key: value * factor if key in longer else value / factor if key in rates else value
             for key, value in costs.items()}
 
@@ -278,8 +281,9 @@ def qemu_command(target: Target, machine: Machine, kernel: Path, initrd: Path, o
     options = {**machine.plugin_options(), **plugin_extra, "counts": out / "counts.json"}
     plugin = ",".join([str(build_plugin(target)), *(f"{key}={value}" for key, value in options.items())])
     console = "stdio,id=console,signal=off" if mode == "shell" else "null,id=console"
+    disk = f"null_blk.irqmode=2 null_blk.completion_nsec={round(machine.costs[DISK])}"
     command_line = (f"console=ttyAMA0 quiet loglevel=4 panic=-1 oops=panic nokaslr steer.mode={mode} "
-                    f"steer.result=hvc0 {append}").strip()
+                    f"steer.result=hvc0 {disk} {append}").strip()
     return [QEMU, *machine_arguments(machine), "-dtb", str(device_tree(target, machine, version)),
             "-plugin", plugin, "-chardev", f"{console},logfile={out / 'console.log'}",
             "-chardev", f"file,id=result,path={out / 'result.log'}", "-serial", "chardev:console",
@@ -376,6 +380,16 @@ def wrong_llcs(report: ktap.Report, topology: Topology) -> str:
         f"{sorted(map(sorted, wanted))}"
 
 
+def known_programs() -> list[str]:
+    """Debian's programs for the machine, and ours."""
+    return [*rootfs.PROGRAMS, *(path.stem for directory in OWN_PROGRAMS for path in (ROOT / directory).glob("*.c"))]
+
+
+def programs_in(script: str) -> list[str]:
+    """Those that a script names."""
+    return [name for name in known_programs() if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", script)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topology", default="zen",
@@ -395,15 +409,14 @@ def main() -> int:
     machine = machine_of(arguments.topology, arguments.cost, quantum_ns=arguments.quantum,
                          cache=not arguments.no_cache_model, memory=arguments.memory)
     script = arguments.command[0] if len(arguments.command) == 1 else shlex.join(arguments.command)
-    known = [*rootfs.PROGRAMS, *(path.stem for directory in OWN_PROGRAMS for path in (ROOT / directory).glob("*.c"))]
     programs = arguments.programs.split(",") if arguments.programs else \
-        [name for name in known if arguments.shell or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", script)]
+        known_programs() if arguments.shell else programs_in(script)
     if not script.strip() and not arguments.shell:
         raise Fail("what shall the machine run? For example: make lab TOPO=zen CMD='hackbench -g 2 -l 100'")
     print(f"  {machine.name}: {machine.topology.cpus} CPUs"
           + (", 'exit' switches it off" if arguments.shell else ""), file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    result = run_script(machine, script, programs, append=arguments.append, timeout=arguments.timeout,
+    result = run_script(machine, PREPARE + script, programs, append=arguments.append, timeout=arguments.timeout,
                         on_line=lambda line: print(line, flush=True), mode="shell" if arguments.shell else "script")
     if arguments.counts:
         print(json.dumps(result.counters[-1]))

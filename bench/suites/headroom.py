@@ -154,7 +154,7 @@ beside sidejob --kind compute
 finish
 """
 
-# In the lab completions are the timer's, after the time that a fast disk takes; see APPEND.
+# In the lab completions are the timer's, after the time that a fast disk takes; see disk_ns in bench/lab/costs.toml.
 DISK = SCENE + """warm=${warm:-0.5}
 begin=$(($(observe --now) + 500))
 watch $(awk "BEGIN { print {work} + $warm }")
@@ -165,8 +165,6 @@ serving fio --name=main --filename=/dev/nullb0 --rw=randread --bs=4k --ioengine=
 beside sidejob --kind compute
 finish
 """
-# 80 us of a fast disk, twenty times slower, as everything here.
-APPEND = "null_blk.irqmode=2 null_blk.completion_nsec=1600000"
 
 MACHINE = (
     Metric("idle", "% of the machine", HIGHER, "mean idle time", compared=False),
@@ -360,5 +358,4 @@ SUITE = Suite(
     name="headroom", title="Headroom beside batch work",
     benches=(CPU, MEMORY, BUILD, BURSTY, STEP_BENCH, SHARE, CYCLICTEST, FIO), topologies=("zen@20",),
     configurations=CONFIGURATIONS,
-    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/headroom.md", quick_topologies=("1x2x2x2@20",), figures=FIGURES,
-    append=APPEND)
+    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/headroom.md", quick_topologies=("1x2x2x2@20",), figures=FIGURES)

@@ -2,10 +2,12 @@
 """Machines in slow motion: every time grows, every rate shrinks, and what is neither stays."""
 
 import unittest
+from pathlib import Path
+from unittest import mock
 
 import context  # noqa: F401
 import lab
-from common import Fail
+from common import Fail, Target
 
 
 class SlowMotion(unittest.TestCase):
@@ -22,6 +24,16 @@ class SlowMotion(unittest.TestCase):
             self.assertAlmostEqual(slow[name], 2 * zen[name], delta=1, msg=name)
         for name in ("smt_permille", "private_kib", "llc_ways", "ram_bytes", "cores"):
             self.assertEqual(slow[name], zen[name])
+
+    def test_the_kernel_is_told_how_long_a_disk_takes(self) -> None:
+        """And what somebody appends comes after it, and wins."""
+        for name, cost, wanted in (("zen", [], 80000), ("zen@20", [], 1600000), ("zen@2", ["disk_ns=5000"], 10000)):
+            with mock.patch.object(lab, "build_plugin", return_value=Path("p")), \
+                    mock.patch.object(lab, "device_tree", return_value=Path("d")):
+                command = lab.qemu_command(Target(arch="arm64"), lab.machine_of(name, cost), Path("k"), Path("i"),
+                                           Path("o"), version="10", append="quiet x=1", mode="script", plugin_extra={})
+            self.assertTrue(command[command.index("-append") + 1].endswith(
+                f" null_blk.irqmode=2 null_blk.completion_nsec={wanted} quiet x=1"), command)
 
     def test_with_sizes_costs_and_changes(self) -> None:
         machine = lab.machine_of("1x1x4x2:xeon@10", ["memory_ns=100"])
