@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ OVER = 4  # how many times as large as a cache a buffer is that shall miss in it
 CHASED = 100_000  # lines
 # Instructions for each line in the loops of lab-probe.c.
 INSTRUCTIONS = {"r": 3, "w": 5, "a": 6, "read": 3, "copy": 4}
+# A machine with so many cores (those with a name have) is measured with each number of streams.
+EACH_COUNT = 16
+TIMEOUT = 3600  # of a machine, in seconds of the host
 REPEAT_LIMIT = 0.03
 REPEATS = 5
 KERNEL_ORDER = ("sibling", "llc", "node", "remote")
@@ -111,25 +115,22 @@ def stream_gbs(machine: lab.Machine, kind: str, cpus: Sequence[int], home: int |
     topology, costs = machine.topology, machine.costs
     llc_width = topology.cores * topology.threads
     node_width = llc_width * topology.llcs
-    moved = 1 if kind == "read" else 2
-    traffic = (1 if kind == "read" else 3) * (1 - hits(OVER, 1))
+    moved, passing = (1, 1) if kind == "read" else (2, 3)
+    users = Counter(cpu // llc_width for cpu in cpus)
+    miss = {llc: 1 - hits(OVER * count / min(users.values()), 1) for llc, count in users.items()}
     thread_ns = 0.0
-    llcs: dict[int, int] = {}
-    nodes: dict[int, int] = {}
-    links: dict[int, int] = {}
+    # Lines that pass while each thread gets one.
+    passed: dict[str, Counter[int]] = {"llc_gbs": Counter(), "node_gbs": Counter(), "link_gbs": Counter()}
     for cpu in cpus:
-        at = (cpu if home is None else home) // node_width
+        llc, node = cpu // llc_width, cpu // node_width
+        at = node if home is None else home // node_width
         shared = any(other != cpu and other // topology.threads == cpu // topology.threads for other in cpus)
-        far = costs["remote_memory_ns"] / costs["memory_ns"] if at != cpu // node_width else 1.0
-        miss = 1 - hits(OVER, 1)
-        line = costs["stream_ns"] * (miss * far + 1 - miss)
+        far = costs["remote_memory_ns"] / costs["memory_ns"] if at != node else 1.0
+        line = costs["stream_ns"] * (miss[llc] * far + 1 - miss[llc])
         thread_ns = max(thread_ns, instructions_ns(machine, INSTRUCTIONS[kind], shared=shared) + moved * line)
-        llcs[cpu // llc_width] = llcs.get(cpu // llc_width, 0) + 1
-        nodes[at] = nodes.get(at, 0) + 1
-        if at != cpu // node_width:
-            links[at] = links.get(at, 0) + 1
-    slowest = max([thread_ns] + [traffic * LINE * max(users.values()) / costs[key] for users, key in
-                                 ((llcs, "llc_gbs"), (nodes, "node_gbs"), (links, "link_gbs")) if users])
+        for pipe, index in (("llc_gbs", llc), ("node_gbs", at), *((("link_gbs", at),) if at != node else ())):
+            passed[pipe][index] += passing * miss[llc]
+    slowest = max(thread_ns, *(LINE * max(lines.values()) / costs[pipe] for pipe, lines in passed.items() if lines))
     return len(cpus) * moved * LINE / slowest
 
 
@@ -202,47 +203,67 @@ def bounce_rows(machine: lab.Machine) -> list[Row]:
     return rows
 
 
-def stream_sets(machine: lab.Machine) -> dict[str, tuple[list[int], int | None]]:
-    """Which threads stream together: a name, their CPUs and, if not their own, the home of their buffers."""
+@dataclass(frozen=True)
+class Streams:
+    """Threads that stream together: their CPUs and, if it is not each one's own, the home of their buffers."""
+
+    name: str
+    cpus: list[int]
+    home: int | None = None
+    copy: bool = False  # is copying measured, too?
+
+
+def thread_counts(most: int) -> list[int]:
+    """How many threads of up to so many: powers of two and all."""
+    return sorted({*(1 << n for n in range(most.bit_length())), most})
+
+
+def stream_sets(machine: lab.Machine) -> list[Streams]:
+    """Which threads stream together."""
     topology = machine.topology
-    width = topology.threads
+    width, llc = topology.threads, topology.cores
     cores = range(0, topology.cpus, width)
-    llc = topology.cores
     apart = sorted(cores, key=lambda cpu: (cpu // width % llc, cpu // (width * llc) % topology.llcs, cpu))
-    result: dict[str, tuple[list[int], int | None]] = {}
-    for n in (1, 2, 4, 8):
-        if n <= llc:
-            result[f"{n} in LLC"] = list(cores[:n]), None
-        in_node = [cpu for cpu in apart if cpu < topology.cpus // topology.nodes]
-        if 1 < n <= len(in_node) and topology.llcs > 1:
-            result[f"{n} in node"] = in_node[:n], None
-        if 1 < n <= len(apart) and topology.nodes > 1:
-            result[f"{n} spread"] = apart[:n], None
-    if width > 1 and llc * width >= 8:
-        result["8 on 4 cores"] = list(range(8)), None
+    in_node = [cpu for cpu in apart if cpu < topology.cpus // topology.nodes]
+    result = [Streams(f"{n} in LLC", list(cores[:n]), copy=n in (1, llc)) for n in thread_counts(llc)]
+    if topology.llcs > 1:
+        size = len(in_node)
+        result += [Streams(f"{n} in node", in_node[:n], copy=n == size) for n in thread_counts(size) if n > 1]
     if topology.nodes > 1:
+        size = len(cores)
+        result += [Streams(f"{n} spread", apart[:n], copy=n in (8, size))
+                   for n in (range(size + 1) if size <= EACH_COUNT else thread_counts(size)) if n > 1]
         other = topology.cpus // topology.nodes
-        result |= {f"{n} from other node": (in_node[:n], other) for n in (1, 4) if n <= len(in_node)}
+        result += [Streams(f"{n} from other node", in_node[:n], other) for n in (1, 4) if n <= len(in_node)]
+    if width > 1:
+        half = min(8, llc * width)
+        if half < topology.cpus:
+            result.append(Streams(f"{half} on {half // 2} cores", list(range(half))))
+        result.append(Streams(f"{topology.cpus} on all CPUs", list(range(topology.cpus)), copy=True))
     return result
 
 
 def stream_rows(machine: lab.Machine) -> list[Row]:
-    """The threads of an LLC have buffers that are OVER times as large as it together."""
+    """The threads of an LLC have buffers that are OVER times as large as it together, or more."""
     topology = machine.topology
     llc_lines = round(machine.costs["llc_kib"] * 1024 / LINE) * OVER
     rows = []
-    for name, (cpus, home) in stream_sets(machine).items():
-        users: dict[int, int] = {}
-        for cpu in cpus:
-            llc = cpu // (topology.cores * topology.threads)
-            users[llc] = users.get(llc, 0) + 1
+    for streams in stream_sets(machine):
+        users = Counter(cpu // (topology.cores * topology.threads) for cpu in streams.cpus)
         lines = llc_lines // min(users.values()) // 2 * 2
-        for kind in ("read", "copy"):
-            if kind == "copy" and (home is not None or name.split()[0] in ("2", "4") or "cores" in name):
-                continue
-            command = f"stream {kind} {lines} {-1 if home is None else home} {' '.join(map(str, cpus))}"
-            rows.append(Row(f"stream {kind}, {name}", command, "gbs", "GB/s", stream_gbs(machine, kind, cpus, home)))
+        for kind in ("read", "copy") if streams.copy else ("read",):
+            home = -1 if streams.home is None else streams.home
+            command = f"stream {kind} {lines} {home} {' '.join(map(str, streams.cpus))}"
+            rows.append(Row(f"stream {kind}, {streams.name}", command, "gbs", "GB/s",
+                            stream_gbs(machine, kind, streams.cpus, streams.home)))
     return rows
+
+
+def wake_rows(machine: lab.Machine, turns: int) -> list[Row]:
+    """Two threads that wake each other through the kernel."""
+    places = Places.of(machine)
+    return [Row(f"futex ping-pong, {where}", f"pingpong {turns} 0 {cpu}", "ns", "ns") for where in KERNEL_ORDER
+            if (cpu := getattr(places, where)) is not None]
 
 
 def rows_of(machine: lab.Machine) -> list[Row]:
@@ -260,9 +281,7 @@ def rows_of(machine: lab.Machine) -> list[Row]:
     rows += [Row(f"sleep {ms} ms", f"sleep {ms * 1_000_000} {count}", "ns", "ns", ms * 1e6)
              for ms, count in ((1, 20), (10, 8), (100, 4))]
     rows += line_rows(machine) + bounce_rows(machine) + memory_rows(machine) + stream_rows(machine)
-    rows += [Row(f"futex ping-pong, {where}", f"pingpong 1000 0 {cpu}", "ns", "ns") for where in KERNEL_ORDER
-             if (cpu := getattr(places, where)) is not None]
-    return rows
+    return rows + wake_rows(machine, 1000)
 
 
 def busy_cpus(machine: lab.Machine) -> list[int]:
@@ -283,17 +302,20 @@ def busy_test(machine: lab.Machine, counters: Sequence[Mapping[str, Any]]) -> Te
                 f"{asleep:.2f} CPUs while all sleep, {awake:.2f} while {wanted} compute")
 
 
+def probes_of(rows: Sequence[Row]) -> list[str]:
+    """The probes know their rows by number."""
+    words = [row.command.split(maxsplit=1) for row in rows]
+    return [f"lab-probe {probe} {i} {arguments} || exit 1" for i, (probe, arguments) in enumerate(words)]
+
+
 def script_of(machine: lab.Machine, rows: Sequence[Row]) -> str:
-    """The machine's script; the probes know their rows by number.
+    """The machine's script.
 
     At its begin, three records of the counts: around a sleep, and around two cores (or the only one) that compute.
     """
     lines = ["lab-mark count", f"sleep {BUSY_SLEEP}", "lab-mark count",
              f"lab-probe spin busy {BUSY_INSTRUCTIONS} {' '.join(map(str, busy_cpus(machine)))} || exit 1",
-             "lab-mark count"]
-    for i, row in enumerate(rows):
-        probe, _, arguments = row.command.partition(" ")
-        lines.append(f"lab-probe {probe} {i} {arguments} || exit 1")
+             "lab-mark count", *probes_of(rows)]
     topology = machine.topology
     threads = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= topology.cpus // topology.threads]
     # All caches together hold as much as three arrays of 8-byte elements.
@@ -356,16 +378,25 @@ def stream_report(text: str) -> list[str]:
     return result
 
 
+def measure(machine: lab.Machine, rows: Sequence[Row], script: str, what: str, kernel: Path | None = None
+            ) -> tuple[lab.LabResult, list[Test]]:
+    """Run a script that measures these rows, print their table, and say what is wrong."""
+    result = lab.run_script(machine, script, ["lab-probe", "stream"], what=f"{what} {machine.name}", kernel=kernel,
+                            timeout=TIMEOUT)
+    if result.status:
+        raise Fail(f"{what} {machine.name}: the script ended with status {result.status}:\n{result.output[-1000:]}")
+    lines, tests = judge(machine, rows, parse(result.output, rows))
+    print("\n".join([f"{machine.name}, {result.seconds:.0f} s", *lines]), flush=True)
+    return result, tests
+
+
 def check_topology(name: str, kernel: Path | None = None) -> list[Test]:
     """Measure one machine, print its table, and say what is wrong."""
     machine = lab.machine_of(name)
     rows = rows_of(machine)
-    result = lab.run_script(machine, script_of(machine, rows), ["lab-probe", "stream"], what=f"lab-check {name}",
-                            kernel=kernel, timeout=1200)
-    if result.status:
-        raise Fail(f"lab-check {name}: the script ended with status {result.status}:\n{result.output[-1000:]}")
-    lines, tests = judge(machine, rows, parse(result.output, rows))
-    print("\n".join([f"{name}, {result.seconds:.0f} s", *lines, *stream_report(result.output)]), flush=True)
+    result, tests = measure(machine, rows, script_of(machine, rows), "lab-check", kernel)
+    for line in stream_report(result.output):
+        print(line, flush=True)
     return [*tests, busy_test(machine, result.counters)]
 
 
@@ -429,14 +460,21 @@ def failed_twice(first: list[Test], again: Callable[[], list[Test]]) -> list[Tes
     """
     if all(test.status != FAILED for test in first):
         return first
+    for test in first:
+        if test.status == FAILED:
+            print(f"  failed at first: {test.name}: {test.detail}", flush=True)
     second = {test.name: test for test in again()}
     return [second.get(test.name, test) if test.status == FAILED else test for test in first]
 
 
+def check_twice(name: str, kernel: Path | None = None) -> list[Test]:
+    """Measure one machine, and once more if something is off."""
+    return failed_twice(check_topology(name, kernel), lambda: check_topology(name, kernel))
+
+
 def run(_: Target) -> list[Test]:
     """As a step of `make check`: the machines that have a name."""
-    return [test for name in lab.TOPOLOGIES
-            for test in failed_twice(check_topology(name), lambda name=name: check_topology(name))]
+    return [test for name in lab.TOPOLOGIES for test in check_twice(name)]
 
 
 def main() -> int:
@@ -447,7 +485,7 @@ def main() -> int:
     arguments = parser.parse_args()
     began = time.monotonic()
     names = list(lab.TOPOLOGIES) if arguments.topology == "all" else [arguments.topology]
-    check = check_repeats if arguments.repeat else check_topology
+    check = check_repeats if arguments.repeat else check_twice
     tests = [test for name in names for test in check(name, arguments.kernel)]
     failed = [test for test in tests if test.status == FAILED]
     for test in failed:

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The lab's check of itself: its predictions are right where they can be worked out by hand, and nothing gets lost."""
 
-import sys
+import contextlib
+import io
 import unittest
 from pathlib import Path
+from unittest import mock
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm", "bench/lab")]
-
-import lab  # noqa: E402
-import selfcheck  # noqa: E402
-from common import Fail  # noqa: E402
-from ktap import FAILED, PASSED, Test  # noqa: E402
+import context  # noqa: F401
+import lab
+import selfcheck
+from common import Fail, Target
+from ktap import FAILED, PASSED, Test
 
 
 class TestPredictions(unittest.TestCase):
@@ -56,6 +57,25 @@ class TestPredictions(unittest.TestCase):
         # Of three lines that pass, two count.
         self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "copy", [0]), 20 / missing * 2 / 3)
 
+    def test_streams_are_as_many_as_cores_and_as_cpus(self) -> None:
+        for machine in (self.zen, self.xeon):
+            names = {row.name for row in selfcheck.stream_rows(machine)}
+            self.assertLessEqual({"stream read, 1 in LLC", *(f"stream read, {n} spread" for n in range(2, 17)),
+                                  "stream copy, 16 spread", "stream read, 32 on all CPUs",
+                                  "stream copy, 32 on all CPUs"}, names, machine.name)
+        # Four nodes, each its own memory: two thirds of it in a copy.
+        large = {row.name: row.predicted for row in selfcheck.stream_rows(lab.machine_of("4x2x8x2"))}
+        self.assertAlmostEqual(large["stream read, 128 on all CPUs"], 4 * 21.4 / (1 - selfcheck.hits(4, 1)))
+        self.assertNotIn("stream read, 63 spread", large)
+
+    def test_the_node_with_more_streams_is_waited_for(self) -> None:
+        """Two of zen's three are in one node; all have the same work, so the other node stands still in the end. An LLC
+        with two of them has twice as many lines that do not fit as the others."""
+        missing = 1 - selfcheck.hits(4, 1)
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 16, 8]), 3 * 21.4 / (2 * missing))
+        twice = 1 - selfcheck.hits(8, 1)
+        self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 2, 8]), 3 * 21.4 / (2 * twice + missing))
+
     def test_siblings_are_slower(self) -> None:
         alone, shared = (selfcheck.instructions_ns(self.zen, 6, shared=shared) for shared in (False, True))
         self.assertAlmostEqual(alone, 1.5)
@@ -73,8 +93,8 @@ class TestPredictions(unittest.TestCase):
 class TestResults(unittest.TestCase):
     def setUp(self) -> None:
         self.machine = lab.machine_of("zen")
-        self.rows = [selfcheck.Row("one", "spin 1 0", "ps", "ps", 250), selfcheck.Row("two", "x", "ns", "ns", 100),
-                     *(selfcheck.Row(f"futex ping-pong, {where}", "x", "ns", "ns")
+        self.rows = [selfcheck.Row("one", "spin 1 0", "ps", "ps", 250), selfcheck.Row("two", "x y", "ns", "ns", 100),
+                     *(selfcheck.Row(f"futex ping-pong, {where}", "x y", "ns", "ns")
                        for where in selfcheck.KERNEL_ORDER)]
 
     @staticmethod
@@ -120,6 +140,7 @@ class TestResults(unittest.TestCase):
         text = 'STREAM 2\n{"benchmark":"stream","functions":{"copy":{"best_mb_s":2500.0,"avg_s":1}}}\n'
         self.assertEqual(selfcheck.stream_report(text), ["STREAM,   2 threads, GB/s: copy 2.5"])
 
+
     def test_medians_and_spread(self) -> None:
         text = 'Time: 0.010\nTime: 0.030\nTime: 0.020\n{"wakeup_us":{"p50":7.000,"p90":8},"request_us":{"p50":9}}\n'
         self.assertEqual(selfcheck.medians(text), {"hackbench": 0.02, "schbench": 7})
@@ -132,8 +153,19 @@ class FailedTwice(unittest.TestCase):
     def test_only_what_fails_again(self) -> None:
         first = [Test("a", PASSED), Test("b", FAILED, "1"), Test("c", FAILED, "1")]
         again = [Test("a", FAILED, "2"), Test("b", PASSED), Test("c", FAILED, "2")]
-        self.assertEqual([test.status for test in selfcheck.failed_twice(first, lambda: again)],
-                         [PASSED, PASSED, FAILED])
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual([test.status for test in selfcheck.failed_twice(first, lambda: again)],
+                             [PASSED, PASSED, FAILED])
+        self.assertIn("failed at first: b: 1", said.getvalue())
+
+    def test_lab_check_judges_as_make_check_does(self) -> None:
+        """What is off is looked at again, by both."""
+        for call, argv in ((selfcheck.main, ["--topology", "zen"]), (lambda: selfcheck.run(Target()), [])):
+            looks = [[Test("a", FAILED, "1")], [Test("a", PASSED)]] * 2
+            with mock.patch.object(selfcheck, "check_topology", side_effect=looks), \
+                    mock.patch("sys.argv", ["selfcheck.py", *argv]), contextlib.redirect_stdout(io.StringIO()):
+                result = call()
+            self.assertIn(result, (0, [Test("a", PASSED)] * 2))
 
     def test_not_run_again_without_need(self) -> None:
         self.assertEqual(selfcheck.failed_twice([Test("a", PASSED)], lambda: self.fail("run again")),
