@@ -186,8 +186,8 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.runner("host", "schbench\n", ["schbench"]).output, "mine\n")
 
     def test_missing_program(self) -> None:
-        self.assertRaisesRegex(Fail, "not installed here: no-such-program; .*setup bench-host", self.runner, "host", "true",
-                               ["no-such-program"])
+        self.assertRaisesRegex(Fail, "not installed here: no-such-program; .*setup bench-host",
+                               self.runner, "host", "true", ["no-such-program"])
 
     def test_it_boots_nothing(self) -> None:
         self.assertRaisesRegex(Fail, "boots none", self.runner, "host", "true", [], kernel=Path("/vmlinuz"))

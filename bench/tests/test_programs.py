@@ -38,7 +38,8 @@ class Judged(unittest.TestCase):
         tests = self.run_all(self.hackbench("no-such-program"), self.hackbench("echo Time: 1; exit 3"),
                              self.hackbench("echo nothing of use"), self.hackbench("echo Time: 1"))
         self.assertEqual([test.status for test in tests], [FAILED, FAILED, FAILED, PASSED])
-        for test, wanted in zip(tests, ("status 127: .*not found", "status 3: Time: 1", "nothing of use"), strict=False):
+        reasons = ("status 127: .*not found", "status 3: Time: 1", "nothing of use")
+        for test, wanted in zip(tests, reasons, strict=False):
             self.assertRegex(test.detail, wanted)
 
     def test_cut_off(self) -> None:
