@@ -55,14 +55,14 @@ systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's syst
 cgctl-deb: setup-cgctl ## a Debian package of cgctl
 	@$(PYTHON) scripts/cgctl_deb.py
 
-lab: setup-lab ## run CMD='...' on a modelled machine (TOPO=zen, COST='key=value ...', COUNTS=1)
-	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) $(if $(COUNTS:0=),--counts) -- "$$CMD"
+lab: setup-lab ## run CMD='...' on a modelled machine (TOPO=zen, COST='key=value ...', COUNTS=1, SEED=1)
+	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) $(if $(SEED),--seed '$(SEED)') $(if $(COUNTS:0=),--counts) -- "$$CMD"
 
 lab-shell: setup-lab ## a console in a modelled machine (TOPO=, COST=)
 	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) --shell
 
-lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=)
-	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION)
+lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=; REPEAT=1: do results repeat on a busy host?)
+	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION) $(if $(REPEAT:0=),--repeat)
 
 bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
 	@$(PYTHON) $(BENCH)

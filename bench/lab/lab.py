@@ -78,6 +78,7 @@ class Machine:
     quantum_ns: int = QUANTUM_NS
     cache: bool = True
     memory: int = MEMORY
+    seed: int = 1
 
     def plugin_options(self) -> dict[str, int]:
         topology = self.topology
@@ -93,7 +94,8 @@ class Machine:
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, **dataclasses.asdict(self.topology), "cpus": self.topology.cpus,
-                "quantum_ns": self.quantum_ns, "cache_model": self.cache, "memory_mib": self.memory}
+                "quantum_ns": self.quantum_ns, "cache_model": self.cache, "memory_mib": self.memory,
+                "seed": self.seed}
 
 
 @dataclass
@@ -216,7 +218,11 @@ def machine_arguments(machine: Machine) -> list[str]:
         for b in range(a + 1, topology.nodes):
             result += ["-numa", f"dist,src={a},dst={b},val=20"]
     return [*result, "-rtc", "clock=vm", "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none",
-            "-no-reboot"]
+            "-no-reboot",
+            # What the guest's random numbers begin with; else each boot goes its own way.
+            "-seed", str(machine.seed),
+            # A CPU that waits for the device would spin until QEMU's main loop has had its turn on the host.
+            "-global", "virtio-mmio.ioeventfd=false"]
 
 
 def device_tree(target: Target, machine: Machine, version: str) -> Path:
@@ -398,6 +404,7 @@ def main() -> int:
     parser.add_argument("--no-cache-model", action="store_true", help="instructions alone take time")
     parser.add_argument("--quantum", type=int, default=QUANTUM_NS, metavar="NS", help="step of virtual time")
     parser.add_argument("--memory", type=int, default=MEMORY, metavar="MIB")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another chance: where addresses are, and such")
     parser.add_argument("--programs", default="", help="names, separated by commas (default: those in the command)")
     parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="more kernel parameters")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds of the host")
@@ -407,7 +414,9 @@ def main() -> int:
                         help="for the machine: a shell command as one word, or a program and its arguments, after --")
     arguments = parser.parse_args()
     machine = machine_of(arguments.topology, arguments.cost, quantum_ns=arguments.quantum,
-                         cache=not arguments.no_cache_model, memory=arguments.memory)
+                         cache=not arguments.no_cache_model, memory=arguments.memory, seed=arguments.seed)
+    if arguments.seed < 0:
+        raise Fail(f"SEED={arguments.seed}: a seed is 0 or a positive number")
     script = arguments.command[0] if len(arguments.command) == 1 else shlex.join(arguments.command)
     programs = arguments.programs.split(",") if arguments.programs else \
         known_programs() if arguments.shell else programs_in(script)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Machines in slow motion: every time grows, every rate shrinks, and what is neither stays."""
+"""Machines in slow motion: every time grows, every rate shrinks, and what is neither stays. And what QEMU is told."""
 
 import unittest
 from pathlib import Path
@@ -8,6 +8,38 @@ from unittest import mock
 import context  # noqa: F401
 import lab
 from common import Fail, Target
+
+
+class Command(unittest.TestCase):
+    """What QEMU is told, so that one machine is like the other."""
+
+    @staticmethod
+    def command(machine: lab.Machine, append: str = "") -> list[str]:
+        with mock.patch.object(lab, "build_plugin", return_value=Path("p")), \
+                mock.patch.object(lab, "device_tree", return_value=Path("d")):
+            return lab.qemu_command(Target(arch="arm64"), machine, Path("k"), Path("i"), Path("o"), version="10",
+                                    append=append, mode="script", plugin_extra={})
+
+    def test_nothing_is_left_to_the_host(self) -> None:
+        """Neither random numbers nor when a device has done what it was told."""
+        command = self.command(lab.machine_of("xeon"))
+        self.assertEqual(command[command.index("-seed") + 1], "1")
+        self.assertEqual(command[command.index("-global") + 1], "virtio-mmio.ioeventfd=false")
+        self.assertEqual(command, self.command(lab.machine_of("xeon")))
+
+    def test_another_seed(self) -> None:
+        machine = lab.machine_of("zen@2", seed=7)
+        command = self.command(machine)
+        self.assertEqual((command[command.index("-seed") + 1], machine.describe()["seed"]), ("7", 7))
+        with mock.patch("sys.argv", ["lab.py", "--seed", "-1", "true"]):
+            self.assertRaisesRegex(Fail, "SEED=-1: a seed is", lab.main)
+
+    def test_how_long_a_disk_takes(self) -> None:
+        """And what somebody appends comes after it, and wins."""
+        for name, cost, wanted in (("zen", [], 80000), ("zen@20", [], 1600000), ("zen@2", ["disk_ns=5000"], 10000)):
+            command = self.command(lab.machine_of(name, cost), "quiet x=1")
+            self.assertTrue(command[command.index("-append") + 1].endswith(
+                f" null_blk.irqmode=2 null_blk.completion_nsec={wanted} quiet x=1"), command)
 
 
 class SlowMotion(unittest.TestCase):
@@ -24,16 +56,6 @@ class SlowMotion(unittest.TestCase):
             self.assertAlmostEqual(slow[name], 2 * zen[name], delta=1, msg=name)
         for name in ("smt_permille", "private_kib", "llc_ways", "ram_bytes", "cores"):
             self.assertEqual(slow[name], zen[name])
-
-    def test_the_kernel_is_told_how_long_a_disk_takes(self) -> None:
-        """And what somebody appends comes after it, and wins."""
-        for name, cost, wanted in (("zen", [], 80000), ("zen@20", [], 1600000), ("zen@2", ["disk_ns=5000"], 10000)):
-            with mock.patch.object(lab, "build_plugin", return_value=Path("p")), \
-                    mock.patch.object(lab, "device_tree", return_value=Path("d")):
-                command = lab.qemu_command(Target(arch="arm64"), lab.machine_of(name, cost), Path("k"), Path("i"),
-                                           Path("o"), version="10", append="quiet x=1", mode="script", plugin_extra={})
-            self.assertTrue(command[command.index("-append") + 1].endswith(
-                f" null_blk.irqmode=2 null_blk.completion_nsec={wanted} quiet x=1"), command)
 
     def test_with_sizes_costs_and_changes(self) -> None:
         machine = lab.machine_of("1x1x4x2:xeon@10", ["memory_ns=100"])
