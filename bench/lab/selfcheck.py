@@ -44,6 +44,7 @@ CHASED = 100_000  # lines
 INSTRUCTIONS = {"r": 3, "w": 5, "a": 6, "read": 3, "copy": 4}
 # A machine with so many cores (those with a name have) is measured with each number of streams.
 EACH_COUNT = 16
+WIDEST = "4x2x8x2"  # with as many CPUs as there can be
 TIMEOUT = 3600  # of a machine, in seconds of the host
 REPEAT_LIMIT = 0.03
 REPEATS = 5
@@ -465,6 +466,22 @@ def failed_twice(first: list[Test], again: Callable[[], list[Test]]) -> list[Tes
             print(f"  failed at first: {test.name}: {test.detail}", flush=True)
     second = {test.name: test for test in again()}
     return [second.get(test.name, test) if test.status == FAILED else test for test in first]
+
+
+def check_widest() -> list[Test]:
+    """Boot the machine with the most CPUs, have two of them wake each other, and then each of them compute."""
+    machine = lab.machine_of(WIDEST)
+    every = " ".join(map(str, range(machine.topology.cpus)))
+    rows = [*wake_rows(machine, 300), Row("spin, every CPU", f"spin {SPIN} {every}", "ps", "ps",
+                                          machine.costs["instruction_ps"] / machine.costs["smt_share"])]
+    # What printing has to do on some CPU is over after the sleep: while all compute, it would delay one of them.
+    *wakes, spin = probes_of(rows)
+    return measure(machine, rows, "\n".join([*wakes, "sleep 0.1", spin]), "lab-widest")[1]
+
+
+def widest(_: Target) -> list[Test]:
+    """As a step of `make check`."""
+    return failed_twice(check_widest(), check_widest)
 
 
 def check_twice(name: str, kernel: Path | None = None) -> list[Test]:

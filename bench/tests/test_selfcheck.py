@@ -149,6 +149,29 @@ class TestResults(unittest.TestCase):
         self.assertAlmostEqual(selfcheck.spread([100, 97, 102]), 0.03)
 
 
+class Widest(unittest.TestCase):
+    """As many CPUs as there may be, each with something to do."""
+
+    def measure(self, ps: float, remote: float = 9000, status: int = 0) -> list[str]:
+        def run_script(machine: lab.Machine, script: str, *_: object, **__: object) -> lab.LabResult:
+            self.script = script
+            self.assertEqual(machine.topology.cpus, lab.MAX_CPUS)
+            text = [*(f"name={i} ns={5000 + 1000 * i}" for i in range(3)), f"name=3 ns={remote}", f"name=4 ps={ps}"]
+            return lab.LabResult("\n".join(text), status, [], {}, 1)
+        with mock.patch.object(lab, "run_script", run_script), contextlib.redirect_stdout(io.StringIO()):
+            return [test.status for test in selfcheck.check_widest()]
+
+    def test_all_cpus_compute(self) -> None:
+        """0.25 ns at 0.6 of the speed."""
+        self.assertEqual(self.measure(416.7), [PASSED] * 2)
+        self.assertIn(f"spin 4 {selfcheck.SPIN} " + " ".join(map(str, range(lab.MAX_CPUS))) + " ||", self.script)
+
+    def test_some_do_not(self) -> None:
+        self.assertEqual(self.measure(450), [FAILED, PASSED])
+        self.assertEqual(self.measure(416.7, remote=7000), [PASSED, FAILED])
+        self.assertRaisesRegex(Fail, "status 1", self.measure, 416.7, status=1)
+
+
 class FailedTwice(unittest.TestCase):
     def test_only_what_fails_again(self) -> None:
         first = [Test("a", PASSED), Test("b", FAILED, "1"), Test("c", FAILED, "1")]
