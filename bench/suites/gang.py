@@ -74,7 +74,7 @@ gangs() {
 }
 watch() {
 	: > $out/sleeper
-	[ ! -d "$group/bystander" ] || join "$group/bystander" spin --kind sleeper --units 2 --period 2000 \
+	[ ! -d "$group/bystander" ] || join "$group/bystander" spin --kind sleeper $bystander \
 		--begin $begin --runtime $total --json > $out/sleeper &
 	observe --parent "$group" --begin $((begin + WARM)) --runtime {work} --interval 0.1 --trace --shown 60 > $out/seen
 	status=$?
@@ -85,6 +85,9 @@ watch() {
 	exit $status
 }
 """.replace("LEAD", LEAD).replace("WARM", WARM)
+
+# A bystander that is gone in a moment, and one that is not: 5 of each 20 ms, in units of some 1.6 us.
+BRIEF, BUSY = "--units 2 --period 2000", "--units 3000 --period 20000"
 
 METRICS = (
     Metric("rate", "1/s", HIGHER, "operations per second, of all gangs"),
@@ -98,17 +101,17 @@ METRICS = (
 )
 
 
-def groups(hogs: bool, bystander: bool) -> Callable[[int], tuple[str, ...]]:
+def groups(hogs: bool, bystander: str) -> Callable[[int], tuple[str, ...]]:
     def of_load(load: int) -> tuple[str, ...]:
-        return (*(f"gang{index}" for index in range(load)), *["bystander"] * bystander, *["hogs"] * hogs)
+        return (*(f"gang{index}" for index in range(load)), *["bystander"] * bool(bystander), *["hogs"] * hogs)
     return of_load
 
 
 def spinning(name: str, title: str, program: str, full: Iterable[int], quick: Iterable[int], *, hogs: bool = False,
-             bystander: bool = True, series: bool = False, choice: tuple[str, ...] = ()) -> Bench:
+             bystander: str = BRIEF, series: bool = False, choice: tuple[str, ...] = ()) -> Bench:
     begin = f'join "$group/hogs" sidejob --kind compute --begin $((begin - {BEFORE})) > /dev/null &\n' if hogs else ""
     return Bench(
-        name=name, title=title, load="gangs", command=f"{SCENE}{begin}gangs {program}\nwatch\n",
+        name=name, title=title, load="gangs", command=f'bystander="{bystander}"\n' f"{SCENE}{begin}gangs {program}\nwatch\n",
         programs=("join", "observe", "spin", *(("ompbarrier",) if program.startswith("ompbarrier") else ()),
                   *(("sidejob",) if hogs else ())),
         parse=parsers.gang, metrics=METRICS, work={FULL: {n: 1.0 for n in full}, QUICK: {n: 0.6 for n in quick},
@@ -122,10 +125,13 @@ BARRIER = spinning("barrier", "OpenMP program with barriers", "ompbarrier --unit
                    series=True, choice=("slices", "pinned", "cpuset", "core_sched", "v1", "v2", "gang_llc",
                                         "gang_system"))
 HOGS = spinning("barrier-hogs", "the same, beside as many busy loops as CPUs", "ompbarrier --units 80", (1, 2), (1,),
-                hogs=True, bystander=False, series=True, choice=("slices", *QUICK_CHOICE))
+                hogs=True, bystander="", series=True, choice=("slices", *QUICK_CHOICE))
 # Not all of the difference is the gang's: the load balancer moves loops away from where the bystander waits.
 MIXED = spinning("barrier-mixed", "the same, and a task that wakes up often", "ompbarrier --units 80", (1, 2), (1,),
                  hogs=True, choice=("pinned", "gang_llc"))
+# Each gang is a slot ahead at most, and they add up for whoever is in none.
+WAITS = spinning("barrier-waits", "barrier, and a task that wants a quarter of a CPU", "ompbarrier --units 80", (2, 4),
+                 (4,), bystander=BUSY, choice=("gang_llc",))
 LOCK = spinning("lock", "threads that share a spin lock", "spin --kind lock --units 36 --inside 4", (1, 2, 4), (2,),
                 choice=QUICK_CHOICE)
 LOCK_HOGS = spinning("lock-hogs", "the same, beside as many busy loops as CPUs",
@@ -136,7 +142,7 @@ VCPU = spinning("vcpu", "virtual CPUs that wait for each other", "spin --kind vc
                 choice=QUICK_CHOICE)
 VCPU_HOGS = spinning("vcpu-hogs", "the same, beside as many busy loops as CPUs", "spin --kind vcpu --units 40", (1, 2),
                      (), hogs=True)
-SPINNING = (BARRIER, HOGS, MIXED, LOCK, LOCK_HOGS, PIPELINE, VCPU, VCPU_HOGS)
+SPINNING = (BARRIER, HOGS, MIXED, WAITS, LOCK, LOCK_HOGS, PIPELINE, VCPU, VCPU_HOGS)
 
 # What gang scheduling should leave alone: programs whose threads sleep while they wait. They do a fixed amount of work.
 SLEEPING = """ctxt() { while read -r key value _; do [ $key != ctxt ] || echo $value; done < /proc/stat; }

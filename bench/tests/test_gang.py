@@ -138,6 +138,14 @@ class Contents(unittest.TestCase):
                     for program in bench.programs:
                         self.assertRegex(command, rf"\b{program}\b")
 
+    def test_bystanders(self) -> None:
+        """Beside each program there is the one that it is meant for, and a group for it."""
+        for name, options in (("barrier", "--units 2 --period 2000"), ("barrier-waits", "--units 3000 --period 20000"),
+                              ("barrier-hogs", "")):
+            bench = GANG.bench(name)
+            self.assertIn(f'bystander="{options}"\n', bench.shell(2, FULL))
+            self.assertEqual("bystander" in bench.groups(2), bool(options))
+
     def test_page(self) -> None:
         text = (context.ROOT / GANG.page).read_text(encoding="utf-8")
         for name in (*(c.name for c in GANG.configurations), *(b.name for b in GANG.benches)):

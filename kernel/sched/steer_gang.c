@@ -26,6 +26,8 @@
  *    slot's length does not hold it back. So on each CPU the shares are off by two
  *    slots and a tick at any time, whatever happens: 12 ms with slots of 4 ms, or
  *    1.2 % of a second;
+ *  - whoever has no slots waits for one slot after EEVDF picked it, and not for one of
+ *    each gang;
  *  - where nobody competes, nothing is done.
  *
  * The model, with numbers
@@ -52,7 +54,8 @@
  * begins the others' slot; a gang that has to compete on one CPU only has no slots.
  * A kernel thread, or a task that uses less than 6 % of a CPU, is picked, and runs,
  * but begins no slot: it will be gone in a moment. The others' slot follows on one
- * of a gang only. A CPU on which only gangs compete does not wait for it to end.
+ * of a gang only. A CPU on which only gangs compete does not wait for it to end, unless
+ * somebody was overruled in the slot before that.
  *
  * A CPU's debt starts at what another CPU's choice makes it. Ticks are aligned and
  * slots common, so what is picked differs between CPUs only by what disturbed
@@ -65,8 +68,7 @@
  * The favoured entity is that of the gang's topmost group, and its ancestors, level
  * by level from the root; below it EEVDF chooses a member. A member that sleeps
  * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
- * Others that wake up wait for the end of the slot, and it is the only thing that they
- * lose. A task that uses less than 6 % of a CPU need not: EEVDF is asked, and if it picks
+ * Others that wake up wait for the end of the slot. A task that uses less than 6 % of a CPU need not: EEVDF is asked, and if it picks
  * that, it comes first, for it will be gone in a moment. If it waits until a new slot
  * begins, it need not even have the earliest deadline, but be eligible: several gangs
  * that take turns may each be ahead of it by a little, slot after slot. That is kind to
@@ -74,6 +76,15 @@
  * heaviest of its CPU, since it has the weight of a whole group to itself, and the load
  * balancer moves others away from it. Per-CPU kernel threads do not wait at all: the
  * kernel depends on them.
+ *
+ * Several gangs may each be ahead of their due by a slot, and so let somebody who is in
+ * none wait for as many slots as there are gangs. So each CPU notes since when it has run
+ * something else although EEVDF picked a task that has no slots to take turns with, or one to
+ * which the CPU was due when it woke up in the slot. It does not follow a slot against EEVDF
+ * that would make that longer than one slot; who has waited then has its turn, for a slot's
+ * length. Where others run on many CPUs, these would stop following at
+ * different times, and no gang would be together. So the slot, too, has a note that somebody
+ * was overruled in it, and whoever begins the next one leaves it to the others.
  *
  * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
  * own, take the CPU as ever: nothing here is asked about them. When they are done,
@@ -181,6 +192,7 @@ enum steer_gang_bid {
 	STEER_GANG_LED,
 	STEER_GANG_LOST,
 	STEER_GANG_LATER,
+	STEER_GANG_YIELDED,
 };
 
 /**
@@ -190,6 +202,9 @@ enum steer_gang_bid {
  * @seq: number of the slot
  * @gang: whose it is, NULL for the others'
  * @last: the last gang that had one
+ * @overruled: number of the last one in which somebody waits who would run by EEVDF's
+ *	choice, and is in no gang
+ * @due: it is the others', which somebody waited for
  * @lock: protects what follows, and changes of what is before; not on the same line, for
  *	each CPU that picks reads that
  * @running: CPUs that run a member (low half), in the slot of this number (high half)
@@ -204,6 +219,8 @@ struct steer_gang_slot {
 	u64			seq;
 	struct steer_gang	*gang;
 	struct steer_gang	*last;
+	u64			overruled;
+	bool			due;
 	raw_spinlock_t		lock ____cacheline_aligned_in_smp;
 	atomic64_t		running;
 	int			members;
@@ -245,9 +262,10 @@ struct steer_gang_tried {
  * @retried: the last pick was repeated
  * @ask: EEVDF is asked before the favoured slot is obeyed
  * @asked: it was, for the pick that is repeated now
- * @brief: a task woke up in the slot that will be gone in a moment
+ * @woke: a task woke up in the slot that will be gone in a moment
  * @before: such a one goes before the slot that begins, if it is eligible
  * @went: it was looked for, for the pick that is repeated now
+ * @overruled: who waits for slots, although EEVDF picked it
  * @next_try: look for members on other CPUs not before [ns]
  * @joined: the gang whose member runs, in a slot
  * @joined_slot: that slot
@@ -287,9 +305,10 @@ struct steer_gang_cpu {
 	bool			retried;
 	bool			ask;
 	bool			asked;
-	bool			brief;
+	bool			woke;
 	bool			before;
 	bool			went;
+	struct steer_gang_overruled overruled;
 	u64			next_try;
 	struct steer_gang	*joined;
 	struct steer_gang_slot	*joined_slot;
@@ -716,6 +735,7 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 	WRITE_ONCE(slot->end, 0);
 	smp_wmb();	/* pairs with smp_rmb() in steer_gang_slot_read() */
 	WRITE_ONCE(slot->gang, gang);
+	WRITE_ONCE(slot->due, !gang && READ_ONCE(slot->overruled) == slot->seq);
 	if (gang)
 		WRITE_ONCE(slot->last, gang);
 	WRITE_ONCE(slot->seq, slot->seq + 1);
@@ -832,8 +852,11 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 		.members = 2,
 		.others = steer_gang_others(gang, rq),
 		.wider = me->wide >> scope > 1,
+		/* Where somebody did, and is gone, the slot is of no use any more. */
+		.due = me->held & BIT(scope) && READ_ONCE(slot->due) &&
+		       me->now >= me->overruled.until,
 	};
-	u64 end = me->now + steer_gang_length(), seq;
+	u64 length = steer_gang_length(), end = me->now + length, seq;
 	int ipis;
 
 	if (me->now < me->next_try || !steer_gang_may_lead(&view) ||
@@ -862,6 +885,13 @@ static enum steer_gang_bid steer_gang_lead(struct rq *rq, struct steer_gang_cpu 
 	if (!steer_gang_is_active(gang, scope)) {
 		raw_spin_unlock(&slot->lock);
 		return STEER_GANG_NOT;
+	}
+	if (slot->gang && steer_gang_yields(READ_ONCE(slot->overruled), slot->seq, me->now,
+					    slot->end, length)) {
+		steer_gang_publish(slot, NULL, me->now, end, 0);
+		raw_spin_unlock(&slot->lock);
+		trace_steer_gang_lead(0, cpu_of(rq), scope, 0, 0, end);
+		return STEER_GANG_YIELDED;
 	}
 	steer_gang_publish(slot, gang, me->now, end, view.members);
 	seq = slot->seq;
@@ -1112,7 +1142,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		if (!followed && !steer_gang_follows(steer_gang_waited(gang, rq), length))
 			continue;
 		steer_gang_obey(me, gang, slot, seq, end);
-		me->ask = (!followed || me->brief) && !asked;
+		me->ask = (!followed || me->woke) && !asked;
 		me->before = me->ask && !followed;
 	}
 	if (me->favour && steer_gang_kthread_first(&rq->cfs)) {
@@ -1121,7 +1151,7 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 	}
 	if (me->favour && !me->ask)
 		steer_gang_followed(me);
-	me->brief = false;
+	me->woke = false;
 }
 
 /* The entity at the level @cfs_rq that leads to the members of @gang. */
@@ -1562,6 +1592,35 @@ static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
 	return false;
 }
 
+/* Has it no slots to take turns with? So do gangs that cannot lead one, or are left alone. */
+static bool steer_gang_slotless(struct rq *rq, struct steer_gang_cpu *me,
+				struct steer_gang *gang)
+{
+	struct steer_gang_slot *slot;
+
+	if (!gang || jiffies - READ_ONCE(gang->led) >= HZ)
+		return true;
+	slot = steer_gang_slot(rq, READ_ONCE(gang->scope));
+	return me->now < READ_ONCE(per_cpu_ptr(gang->pcpu, slot->cpu)->quiet_until);
+}
+
+/* EEVDF picked @p, which is not of the favoured gang, but of @gang: does the slot go on? */
+static bool steer_gang_goes_on(struct rq *rq, struct steer_gang_cpu *me,
+			       struct steer_gang *gang, struct task_struct *p)
+{
+	if (steer_gang_brief(p))
+		return false;
+	if (steer_gang_gives_way(p))
+		return true;
+	/* Who woke up, and comes after one that has slots, waits for this slot, too. */
+	if (!me->overruled.since && !steer_gang_slotless(rq, me, gang))
+		return true;
+	/* Whoever begins the next slot is to know. */
+	if (!gang && READ_ONCE(me->slot->overruled) != me->seq)
+		WRITE_ONCE(me->slot->overruled, me->seq);
+	return steer_gang_overrules(&me->overruled, me->now, me->end, steer_gang_length());
+}
+
 bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
 	struct task_struct *p = container_of(se, struct task_struct, se);
@@ -1590,11 +1649,12 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 		me->ask = false;
 		if (gang == me->favour) {
 			steer_gang_followed(me);
-		} else if (steer_gang_brief(p)) {
-			me->favour = NULL;
-		} else {
+			steer_gang_agrees(&me->overruled, me->end);
+		} else if (steer_gang_goes_on(rq, me, gang, p)) {
 			me->asked = true;
 			return true;
+		} else {
+			me->favour = NULL;
 		}
 	}
 
@@ -1609,12 +1669,17 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 			me->went = true;
 			return true;
 		}
+		if (bid == STEER_GANG_YIELDED)
+			return true;
 	}
 	me->retried = false;
 	me->went = false;
 	if (steer_gang_missed(rq, me))
 		return true;
 
+	if (!me->favour && me->overruled.since && !steer_gang_brief(p))
+		steer_gang_not_overruled(&me->overruled, steer_gang_slotless(rq, me, gang),
+					 me->now, steer_gang_length());
 	steer_gang_spread(rq, me, gang, p);
 	if (me->favour) {
 		if (steer_gang_others(me->favour, rq) > 0)
@@ -1662,9 +1727,22 @@ void __steer_gang_switch(struct rq *rq, struct task_struct *next)
 		steer_gang_account(me, next, gang, ktime_get_ns());
 }
 
+/* Is CPU time due to it, and to all groups that it is in? */
+static bool steer_gang_is_due(struct task_struct *p)
+{
+	struct sched_entity *se;
+
+	for (se = &p->se; se; se = se->parent) {
+		if (!entity_eligible(se->cfs_rq, se))
+			return false;
+	}
+	return true;
+}
+
 /*
- * In a slot, its members preempt, and nobody else but per-CPU kernel threads; while
- * the others have theirs, members do not.
+ * In a slot, its members preempt, and nobody else but per-CPU kernel threads and what is
+ * brief; while the others have theirs, members do not. Since when the first one else
+ * waits to whom the CPU is due, is noted.
  */
 bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 {
@@ -1688,10 +1766,14 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		/* The running member had the CPU to itself, and no timer. */
 		if (me->timer_end != me->joined_end && !steer_gang_gives_way(p))
 			resched_curr(rq);
-		if (gang || !steer_gang_brief(p))
-			return true;
-		me->brief = true;
-		return false;
+		if (!gang && steer_gang_brief(p)) {
+			me->woke = true;
+			return false;
+		}
+		if (!gang && !me->overruled.since && !steer_gang_gives_way(p) &&
+		    steer_gang_is_due(p))
+			me->overruled.since = now;
+		return true;
 	}
 	if (!gang)
 		return false;

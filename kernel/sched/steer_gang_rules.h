@@ -103,6 +103,87 @@ static inline bool steer_gang_held(s64 lag, u64 slot)
 }
 
 /**
+ * struct steer_gang_overruled - who waits on a CPU, although EEVDF picked it there
+ * @since: since when somebody does who has no slots, 0 if nobody; or, if EEVDF would have
+ *	let it wait for the slot as well, when that ends [ns]
+ * @until: it has its turn, and is left alone until then [ns]
+ *
+ * What each single gang may be ahead of its due, adds up over several that take turns.
+ * So this is about all of them.
+ */
+struct steer_gang_overruled {
+	u64	since;
+	u64	until;
+};
+
+/**
+ * steer_gang_overrules - may a slot overrule EEVDF, which picked somebody without slots?
+ * @who: of this CPU
+ * @now: the time [ns]
+ * @end: when the slot ends [ns]
+ * @slot: length of a slot [ns]
+ *
+ * Return: true unless that would make it more than one slot, however many gangs there
+ * are; an eighth is for late timers.
+ */
+static inline bool steer_gang_overrules(struct steer_gang_overruled *who, u64 now, u64 end,
+					u64 slot)
+{
+	if (now < who->until)
+		return false;
+	if (!who->since)
+		who->since = now;
+	return end <= who->since + slot + slot / 8;
+}
+
+/**
+ * steer_gang_agrees - EEVDF, too, picked a member of the gang that has the slot
+ * @who: of this CPU
+ * @end: when the slot ends [ns]
+ */
+static inline void steer_gang_agrees(struct steer_gang_overruled *who, u64 end)
+{
+	if (who->since)
+		who->since = end;
+}
+
+/**
+ * steer_gang_not_overruled - EEVDF has its way on a CPU
+ * @who: of this CPU
+ * @turn: it picked somebody without slots
+ * @now: the time [ns]
+ * @slot: length of a slot [ns]
+ *
+ * Whoever had to wait is not interrupted by the next slot as soon as it runs: it has as
+ * much of one as makes no difference to those that begin slots.
+ */
+static inline void steer_gang_not_overruled(struct steer_gang_overruled *who, bool turn,
+					    u64 now, u64 slot)
+{
+	if (turn && who->since)
+		who->until = now + slot - slot / 8;
+	who->since = 0;
+}
+
+/**
+ * steer_gang_yields - is the others' slot due, whatever the first CPU picks?
+ * @overruled: number of the last slot in which somebody was overruled who is in no gang
+ * @seq: number of the slot that is over
+ * @now: the time [ns]
+ * @end: when it ended [ns]
+ * @slot: length of a slot [ns]
+ *
+ * Where they wait on one CPU, it would not follow another gang's slot. If all CPUs turn to
+ * the others first, it can.
+ *
+ * Return: true if it is.
+ */
+static inline bool steer_gang_yields(u64 overruled, u64 seq, u64 now, u64 end, u64 slot)
+{
+	return overruled == seq && now < end + slot;
+}
+
+/**
  * struct steer_gang_view - what a CPU that picked a member knows
  * @now: the time [ns]
  * @quiet_until: the gang is not worth a slot before that [ns]
@@ -110,6 +191,7 @@ static inline bool steer_gang_held(s64 lag, u64 slot)
  * @members: CPUs of the scope on which a member competes with others
  * @others: runnable tasks on this CPU that are not of this gang
  * @wider: is a gang of a wider scope running?
+ * @due: is it the others' slot, which somebody waited for on another CPU?
  */
 struct steer_gang_view {
 	u64	now;
@@ -118,6 +200,7 @@ struct steer_gang_view {
 	int	members;
 	int	others;
 	bool	wider;
+	bool	due;
 };
 
 /**
@@ -126,13 +209,14 @@ struct steer_gang_view {
  *
  * Only a CPU where the gang was picked among others has a say, for where nobody
  * else is runnable, no choice was made. A gang that competes on one CPU only has
- * nobody to start, and at most one slot runs at a time.
+ * nobody to start, and at most one slot runs at a time. That of the others does not keep
+ * gangs waiting where there is nobody else, but a CPU on which there is would not follow.
  *
  * Return: true if it may.
  */
 static inline bool steer_gang_may_lead(const struct steer_gang_view *view)
 {
-	return view->others > 0 && view->members > 1 && !view->wider &&
+	return view->others > 0 && view->members > 1 && !view->wider && !view->due &&
 	       view->now >= view->slot_end && view->now >= view->quiet_until;
 }
 

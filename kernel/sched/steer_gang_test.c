@@ -99,6 +99,9 @@ static void steer_test_lead(struct kunit *test)
 	view = good;
 	view.wider = true;
 	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
+	view = good;
+	view.due = true;
+	KUNIT_EXPECT_FALSE(test, steer_gang_may_lead(&view));
 }
 
 /*
@@ -165,6 +168,93 @@ static void steer_test_charging(struct kunit *test)
 			KUNIT_EXPECT_LE(test, ran, shares[i] * 10 + 2);
 		}
 	}
+}
+
+/*
+ * One CPU, gangs whose slots follow on each other without end, and somebody whom EEVDF
+ * picks each time: it waits for one slot, however many gangs there are, and then runs for
+ * most of one, although that has interruptions at which the slot could be followed.
+ */
+static void steer_test_overruled(struct kunit *test)
+{
+	static const int gangs[] = { 1, 2, 4, 100 };
+	const s64 slot = 4 * MS;
+	struct rnd_state rnd;
+	int i, n, turns;
+
+	prandom_seed_state(&rnd, 8);
+	for (i = 0; i < ARRAY_SIZE(gangs); i++) {
+		struct steer_gang_overruled who = { };
+		u64 now = 1000 * MS, picked = 0, began = 0;
+
+		for (n = 0, turns = 0; n < 50 * gangs[i]; n++) {
+			/* timers are late by up to a sixteenth */
+			u64 end = now + slot, at = now + prandom_u32_state(&rnd) % (slot / 16);
+
+			while (at < end) {
+				if (!picked)
+					picked = at;
+				if (steer_gang_overrules(&who, at, end, slot)) {
+					KUNIT_ASSERT_TRUE(test, !began ||
+							  at - began >= slot - slot / 8);
+					began = 0;
+					at = end;
+					continue;
+				}
+				/* It runs, and the next pick is any time later. */
+				steer_gang_not_overruled(&who, true, at, slot);
+				if (!began) {
+					KUNIT_ASSERT_LE(test, at - picked, slot + slot / 4);
+					KUNIT_ASSERT_GE(test, at - picked, slot / 2);
+					began = at;
+					turns++;
+				}
+				picked = 0;
+				at += 1 + prandom_u32_state(&rnd) % slot;
+			}
+			now = max(end, at);
+		}
+		KUNIT_EXPECT_GE(test, turns, n / 3 - 1);
+	}
+}
+
+/* Who has slots, or the gang itself, is picked: nobody waits, and nobody has a turn. */
+static void steer_test_not_overruled(struct kunit *test)
+{
+	struct steer_gang_overruled who = { };
+
+	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 100 * MS, 104 * MS, 4 * MS));
+	KUNIT_EXPECT_EQ(test, who.since, 100 * MS);
+	/* a late timer */
+	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 101 * MS, 104 * MS + MS / 2, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_overrules(&who, 104 * MS, 108 * MS, 4 * MS));
+	steer_gang_not_overruled(&who, false, 104 * MS, 4 * MS);
+	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 104 * MS, 108 * MS, 4 * MS));
+	KUNIT_EXPECT_EQ(test, who.since, 104 * MS);
+	/* has its turn */
+	steer_gang_not_overruled(&who, true, 108 * MS, 4 * MS);
+	KUNIT_EXPECT_FALSE(test, steer_gang_overrules(&who, 111 * MS, 112 * MS, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 112 * MS, 116 * MS, 4 * MS));
+	/* for what EEVDF does itself, one waits in addition */
+	steer_gang_agrees(&who, 116 * MS);
+	KUNIT_EXPECT_EQ(test, who.since, 116 * MS);
+	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 116 * MS, 120 * MS, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_overrules(&who, 120 * MS, 124 * MS, 4 * MS));
+	/* who did not wait is interrupted as anybody else */
+	who.since = 0;
+	steer_gang_agrees(&who, 116 * MS);
+	KUNIT_EXPECT_EQ(test, who.since, 0);
+	steer_gang_not_overruled(&who, true, 116 * MS, 4 * MS);
+	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 117 * MS, 120 * MS, 4 * MS));
+}
+
+/* The slot in which somebody was overruled is followed by the others', unless it is long ago. */
+static void steer_test_yields(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, steer_gang_yields(7, 7, 100 * MS, 100 * MS, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_yields(6, 7, 100 * MS, 100 * MS, 4 * MS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_yields(7, 7, 103 * MS, 100 * MS, 4 * MS));
+	KUNIT_EXPECT_FALSE(test, steer_gang_yields(7, 7, 104 * MS, 100 * MS, 4 * MS));
 }
 
 /* Left alone for longer and longer while members sleep, and at once no more. */
@@ -250,6 +340,9 @@ static struct kunit_case steer_gang_cases[] = {
 	KUNIT_CASE(steer_test_lead),
 	KUNIT_CASE(steer_test_one_slot),
 	KUNIT_CASE(steer_test_charging),
+	KUNIT_CASE(steer_test_overruled),
+	KUNIT_CASE(steer_test_not_overruled),
+	KUNIT_CASE(steer_test_yields),
 	KUNIT_CASE(steer_test_backoff),
 	KUNIT_CASE(steer_test_pause),
 	KUNIT_CASE(steer_test_corun),

@@ -21,6 +21,7 @@
 #define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
 #define BASE_SLICE	"/sys/kernel/debug/sched/base_slice_ns"
 #define MAX_GANG	8
+#define MAX_HOGS	5
 
 FIXTURE(gang) {
 	struct topo t;
@@ -28,7 +29,7 @@ FIXTURE(gang) {
 	/* CPUs to run on: at most MAX_GANG of an LLC, but not the machine's first */
 	cpu_set_t cpus;
 	int nr;
-	struct hogs hogs[3];
+	struct hogs hogs[MAX_HOGS];
 	struct wakee w;
 	struct trace tr;
 	char base_slice[32];
@@ -70,7 +71,7 @@ FIXTURE_TEARDOWN(gang)
 {
 	trace_stop(&self->tr);
 	wakee_stop(&self->w);
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < MAX_HOGS; i++)
 		hogs_stop(&self->hogs[i]);
 	file_write(GANG_VARIANT, "0", 1);
 	if (self->base_slice[0])
@@ -110,7 +111,7 @@ static void hogs_use(FIXTURE_DATA(gang) *self, long ms)
 		if (end)
 			usleep(10000);
 		now = 0;
-		for (size_t i = 0; i < 3; i++)
+		for (size_t i = 0; i < MAX_HOGS; i++)
 			now += hogs_ns(&self->hogs[i]);
 		if (!end)
 			end = now + ms * 1000000ULL * self->nr;
@@ -732,6 +733,81 @@ TEST_F_TIMEOUT(gang, sleeper, 600)
 	}
 	EXPECT_TRUE(good);
 	EXPECT_LT(0, cg_stat(self->a, "gang_slots_led"));
+}
+
+/*
+ * Of the CPU time that members on the last CPU and @pid use, what part is @pid's, over so
+ * many milliseconds of it? [%]
+ */
+static double part_of(FIXTURE_DATA(gang) *self, pid_t pid, long ms)
+{
+	uint64_t own = task_cpu_ns(pid), got = 0, used = 0, before = own;
+
+	for (int i = 0; i < MAX_HOGS; i++)
+		if (self->hogs[i].nr)
+			before += task_cpu_ns(self->hogs[i].hog[self->nr - 1].pid);
+	while (used < ms * 1000000ULL) {
+		usleep(10000);
+		used = task_cpu_ns(pid);
+		for (int i = 0; i < MAX_HOGS; i++)
+			if (self->hogs[i].nr)
+				used += task_cpu_ns(self->hogs[i].hog[self->nr - 1].pid);
+		used -= before;
+		got = task_cpu_ns(pid) - own;
+	}
+	return 100.0 * got / used;
+}
+
+/*
+ *	a, b, n2, n3, n4	gangs, a member on each CPU
+ *	h			one that wants a quarter of the last CPU
+ *
+ * The gangs take turns, and each may be ahead of its due by a slot. Whoever is in none
+ * waits for one slot nevertheless, not for one of each, and so gets about what it does
+ * without gangs; else, little more than half.
+ */
+TEST_F_TIMEOUT(gang, many_gangs, 600)
+{
+	char *cg[MAX_HOGS] = { self->a, self->b }, name[8];
+	double with = 0, without;
+	bool good = false;
+	pid_t pid;
+
+	REQUIRE_CPUS(2);
+	while (self->nr > 3) {
+		CPU_CLR(cpuset_nth(&self->cpus, 0), &self->cpus);
+		self->nr--;
+	}
+	for (int i = 0; i < MAX_HOGS; i++) {
+		if (!cg[i]) {
+			snprintf(name, sizeof(name), "n%d", i);
+			cg[i] = cg_new(self->top, name);
+		}
+		ASSERT_NE(NULL, cg[i]);
+		ASSERT_EQ(0, hogs_in(self, i, cg[i]));
+	}
+	pid = task_cycle(self->h, cpuset_nth(&self->cpus, self->nr - 1), 5000, 15000);
+	ASSERT_LT(0, pid);
+
+	for (int i = 0; i < 6 && !good; i++) {
+		for (int j = 0; j < MAX_HOGS; j++)
+			ASSERT_EQ(0, cg_write(cg[j], "cpu.gang", "0"));
+		part_of(self, pid, 300);
+		without = part_of(self, pid, 1500);
+		for (int j = 0; j < MAX_HOGS; j++)
+			ASSERT_EQ(0, cg_write(cg[j], "cpu.gang", "1"));
+		part_of(self, pid, 300);
+		with = part_of(self, pid, 1500);
+		TH_LOG("%.1f %% beside gangs, %.1f %% without", with, without);
+		good = with > 0.85 * without;
+	}
+	EXPECT_TRUE(good);
+	for (int i = 0; i < MAX_HOGS; i++) {
+		EXPECT_LT(0, cg_stat(cg[i], "gang_slots_led"));
+		if (i > 1)
+			free(cg[i]);
+	}
+	task_kill(pid);
 }
 
 /*
