@@ -86,6 +86,10 @@
  * different times, and no gang would be together. So the slot, too, has a note that somebody
  * was overruled in it, and whoever begins the next one leaves it to the others.
  *
+ * A gang that leaves CPU idle for others (cpu.headroom) does so in its slots: on each pick
+ * EEVDF is asked, and with it the rules of headroom. Whoever they let go first, for as long
+ * as they do, goes before the slot.
+ *
  * Real-time and deadline tasks, and those of a BPF scheduler that has a class of its
  * own, take the CPU as ever: nothing here is asked about them. When they are done,
  * the pick finds the slot again, if it is still under way.
@@ -1142,7 +1146,9 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 		if (!followed && !steer_gang_follows(steer_gang_waited(gang, rq), length))
 			continue;
 		steer_gang_obey(me, gang, slot, seq, end);
-		me->ask = (!followed || me->woke) && !asked;
+		/* One that is to leave CPU idle does so in its slot, too. */
+		me->ask = !asked && (!followed || me->woke ||
+				     steer_headroom_constrained(gang->tg->cfs_rq[cpu_of(rq)]));
 		me->before = me->ask && !followed;
 	}
 	if (me->favour && steer_gang_kthread_first(&rq->cfs)) {
@@ -1604,11 +1610,15 @@ static bool steer_gang_slotless(struct rq *rq, struct steer_gang_cpu *me,
 	return me->now < READ_ONCE(per_cpu_ptr(gang->pcpu, slot->cpu)->quiet_until);
 }
 
-/* EEVDF picked @p, which is not of the favoured gang, but of @gang: does the slot go on? */
+/*
+ * EEVDF, or the headroom, picked @p, which is not of the favoured gang, but of @gang: does
+ * the slot go on?
+ */
 static bool steer_gang_goes_on(struct rq *rq, struct steer_gang_cpu *me,
 			       struct steer_gang *gang, struct task_struct *p)
 {
-	if (steer_gang_brief(p))
+	if (steer_gang_brief(p) ||
+	    steer_headroom_first(me->favour->tg->se[cpu_of(rq)], p))
 		return false;
 	if (steer_gang_gives_way(p))
 		return true;
@@ -1644,7 +1654,7 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 	if (me->favour && READ_ONCE(me->slot->gang) != me->favour)
 		me->favour = NULL;
 
-	/* The slot is new here, or somebody brief woke up. What did EEVDF pick? */
+	/* The slot is new here, somebody brief woke up, or goes first. What did EEVDF pick? */
 	if (me->favour && me->ask) {
 		me->ask = false;
 		if (gang == me->favour) {
@@ -1740,8 +1750,8 @@ static bool steer_gang_is_due(struct task_struct *p)
 }
 
 /*
- * In a slot, its members preempt, and nobody else but per-CPU kernel threads and what is
- * brief; while the others have theirs, members do not. Since when the first one else
+ * In a slot, its members preempt, and nobody else but per-CPU kernel threads, what is
+ * brief, and for whom they leave CPU idle; while the others have theirs, members do not. Since when the first one else
  * waits to whom the CPU is due, is noted.
  */
 bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
@@ -1766,7 +1776,8 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 		/* The running member had the CPU to itself, and no timer. */
 		if (me->timer_end != me->joined_end && !steer_gang_gives_way(p))
 			resched_curr(rq);
-		if (!gang && steer_gang_brief(p)) {
+		if ((!gang && steer_gang_brief(p)) ||
+		    steer_headroom_first(&steer_rq_donor(rq)->se, p)) {
 			me->woke = true;
 			return false;
 		}

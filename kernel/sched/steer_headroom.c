@@ -472,7 +472,7 @@ bool __steer_headroom_gives_way(struct task_struct *p, int cpu)
 
 	/* Those who preempt nobody, or are not preempted. */
 	if (p->policy != SCHED_NORMAL || curr->sched_class != &fair_sched_class ||
-	    steer_gang_of(curr) || ((steer_hint(p) & ~steer_hint(curr)) & STEER_PREEMPT))
+	    ((steer_hint(p) & ~steer_hint(curr)) & STEER_PREEMPT))
 		return false;
 
 	/* At the level at which they are siblings: does one have more than the other? */
@@ -544,6 +544,24 @@ struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
 	if (curr && curr != se && curr->on_rq && steer_headroom_waits_for(cfs_rq, se, curr))
 		return curr;
 	return se;
+}
+
+/* Where they are siblings; nothing is asked about what is on the way there. */
+bool __steer_headroom_first(struct sched_entity *se, struct task_struct *p)
+{
+	struct sched_entity *pse = &p->se;
+
+	lockdep_assert_rq_held(task_rq(p));
+
+	while (se->depth > pse->depth)
+		se = se->parent;
+	while (pse->depth > se->depth)
+		pse = pse->parent;
+	while (se->cfs_rq != pse->cfs_rq) {
+		se = se->parent;
+		pse = pse->parent;
+	}
+	return steer_headroom_waits_for(se->cfs_rq, se, pse);
 }
 
 /* ------------------------------------------------------------ held back */

@@ -213,6 +213,7 @@ bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
 struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
 					      struct sched_entity *se);
+bool __steer_headroom_first(struct sched_entity *se, struct task_struct *p);
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
 void __steer_headroom_wait(struct cfs_rq *cfs_rq);
@@ -357,6 +358,20 @@ steer_headroom_instead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 	return se;
 }
 
+/**
+ * steer_headroom_first - does a task run before what would run for another reason?
+ * @se: the entity of that; the lock of its runqueue is held
+ * @p: the task, which is queued there, and not below @se
+ *
+ * Return: true if @se, or a group that it is in, leaves CPU idle for @p's.
+ */
+static __always_inline bool steer_headroom_first(struct sched_entity *se,
+						 struct task_struct *p)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_first(se, p);
+}
+
 #else /* !CONFIG_CGROUP_STEER_HEADROOM */
 
 static inline void steer_headroom_online(struct task_group *tg) { }
@@ -375,6 +390,10 @@ static inline struct sched_entity *steer_headroom_instead(struct cfs_rq *cfs_rq,
 							  struct sched_entity *se)
 {
 	return se;
+}
+static inline bool steer_headroom_first(struct sched_entity *se, struct task_struct *p)
+{
+	return false;
 }
 
 /* Macros: an empty inline function makes gcc choose other operands around it. */
