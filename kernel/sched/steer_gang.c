@@ -109,7 +109,8 @@
  * Members that sleep before the end of a slot do not need each other's presence. If
  * they did so on half of the CPUs where they compete, the gang is left alone for 2
  * slots, then 4, and so on up to 64, until one is used: in this LLC, if that is the
- * scope; its members in another one may do something else.
+ * scope; its members in another one may do something else. Those that cpu.max keeps from
+ * running did not sleep.
  *
  * Placement
  * ---------
@@ -418,6 +419,13 @@ static unsigned int steer_gang_queued(struct steer_gang *gang, int cpu)
 	return READ_ONCE(cfs_rq->h_nr_runnable);
 }
 
+/* Does none want to run there? One that is throttled would, if it was let. */
+static bool steer_gang_asleep(struct steer_gang *gang, int cpu)
+{
+	return !steer_gang_queued(gang, cpu) &&
+	       !steer_cfs_throttled(gang->tg->cfs_rq[cpu]);
+}
+
 /* Could a member run here? REQUIRES: the lock of @rq. */
 static bool steer_gang_here(struct steer_gang *gang, struct rq *rq)
 {
@@ -696,7 +704,7 @@ static void steer_gang_kicked(void *info)
 		steer_gang_count(gang, STEER_GANG_IPIS_EMPTY, 1);
 		raw_spin_lock(&slot->lock);
 		if (slot->seq == seq) {
-			slot->slept++;
+			slot->slept += steer_gang_asleep(gang, me->cpu);
 			steer_gang_corun_fewer(&slot->corun);
 			/* Who joins from now on compares itself with that. */
 			smp_mb();	/* pairs with atomic64_inc_return() in steer_gang_joins() */
@@ -1020,11 +1028,12 @@ static void steer_gang_leave(struct steer_gang_cpu *me, u64 now)
 		goto out;
 	raw_spin_lock(&slot->lock);
 	if (slot->seq == me->joined_seq && slot->gang && now < slot->end) {
-		bool asleep = !steer_gang_queued(gang, me->cpu);
+		bool asleep = steer_gang_asleep(gang, me->cpu);
+		bool gone = !steer_gang_queued(gang, me->cpu);
 
-		why = asleep ? STEER_GANG_ASLEEP : STEER_GANG_PREEMPTED;
+		why = gone ? STEER_GANG_ASLEEP : STEER_GANG_PREEMPTED;
 		if (me->joined_counts) {
-			if (asleep)
+			if (gone)
 				steer_gang_corun_fewer(&slot->corun);
 			running = atomic64_dec_return(&slot->running);
 			steer_gang_corun_run(&slot->corun, lower_32_bits(running), now);

@@ -906,6 +906,87 @@ TEST_F_TIMEOUT(gang, throttled, 300)
 	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
 }
 
+/*
+ *	a	gang that may run for less than a slot in each tenth of a second
+ *	h	busy loops
+ *
+ * Members that are throttled in the middle of each slot did not go to sleep: the gang is
+ * not left alone for it, but has a slot in most of these periods.
+ */
+TEST_F_TIMEOUT(gang, throttled_awake, 300)
+{
+	long led, periods;
+	char max[32];
+
+	REQUIRE_CPUS(2);
+	while (self->nr > 3) {
+		CPU_CLR(cpuset_nth(&self->cpus, 0), &self->cpus);
+		self->nr--;
+	}
+	ASSERT_LT(0, file_read(BASE_SLICE, self->base_slice, sizeof(self->base_slice)));
+	ASSERT_EQ(0, file_write(BASE_SLICE, "20000000", 8));
+	/* 5 ms for each CPU, which is what one takes at a time */
+	snprintf(max, sizeof(max), "%d 100000", self->nr * 5000);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.max", max));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	ASSERT_TRUE(WAIT_FOR(cg_stat(self->a, "nr_throttled") > 20));
+	led = cg_stat(self->a, "gang_slots_led");
+	periods = cg_stat(self->a, "nr_throttled");
+	EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "nr_throttled") >= periods + 60));
+	periods = cg_stat(self->a, "nr_throttled") - periods;
+	led = cg_stat(self->a, "gang_slots_led") - led;
+	TH_LOG("%ld slots, throttled in %ld periods", led, periods);
+	EXPECT_LE(periods / 3, led);
+}
+
+/* Negative errno on failure. */
+static int naps_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid)
+{
+	for (int i = 0; i < self->nr; i++) {
+		pid[i] = task_cycle(cg, cpuset_nth(&self->cpus, i), 1000, 1000);
+		if (pid[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+/*
+ *	a	gang, whose members first sleep for half of the time, and then never
+ *	h	busy loops
+ *
+ * Members that go to sleep in slots are left alone, for longer and longer, and not any
+ * more when they stay awake.
+ */
+TEST_F_TIMEOUT(gang, left_alone, 300)
+{
+	pid_t pid[MAX_GANG] = { };
+	long led;
+
+	REQUIRE_CPUS(2);
+	while (self->nr > 3) {
+		CPU_CLR(cpuset_nth(&self->cpus, 0), &self->cpus);
+		self->nr--;
+	}
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	ASSERT_EQ(0, naps_start(self, self->a, pid));
+	hogs_use(self, 1000);
+	led = cg_stat(self->a, "gang_slots_led");
+	hogs_use(self, 2000);
+	led = cg_stat(self->a, "gang_slots_led") - led;
+	TH_LOG("%ld slots of a gang that sleeps", led);
+	/* It could have 100 and more. */
+	EXPECT_GE(40, led);
+	for (int i = 0; i < self->nr; i++)
+		task_kill(pid[i]);
+
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	led = cg_stat(self->a, "gang_slots_led");
+	EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_slots_led") > led + 100));
+}
+
 /* A gang in an idle group gives way as others do. */
 TEST_F_TIMEOUT(gang, idle_group, 300)
 {
