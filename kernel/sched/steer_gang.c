@@ -115,8 +115,8 @@
  * Placement
  * ---------
  * Two members on one CPU cannot run together. A new member goes to an idle CPU of
- * its parent's scope without a member; a waking one of a gang that had a slot lately
- * looks for one, too. The load balancer does not bring a second member to a CPU
+ * its parent's scope without a member, of an idle core if there is one; a waking one of a
+ * gang that had a slot lately looks for one, too. The load balancer does not bring a second member to a CPU
  * unless that makes the numbers more equal, or, after some attempts, there is nobody
  * else that it could take. And a CPU that picks a member while another one waits there
  * pushes that to a CPU of the scope without any, now and then: members that never sleep
@@ -1340,9 +1340,20 @@ static bool steer_gang_allowed(struct task_struct *p, int cpu)
 	       sched_cpu_cookie_match(cpu_rq(cpu), p);
 }
 
+static bool steer_gang_siblings_idle(int cpu)
+{
+	int sibling;
+
+	for_each_cpu(sibling, steer_core_mask(cpu)) {
+		if (sibling != cpu && !available_idle_cpu(sibling))
+			return false;
+	}
+	return true;
+}
+
 /*
- * A CPU of the scope of @from on which no member is runnable: an idle one, else, if
- * @busy, the one with fewest tasks.
+ * A CPU of the scope of @from on which no member is runnable: one of an idle core, else an
+ * idle one, else, if @busy, the one with fewest tasks.
  */
 static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int from,
 			   bool busy)
@@ -1353,8 +1364,15 @@ static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int f
 	for_each_cpu_wrap(cpu, steer_gang_mask(from, READ_ONCE(gang->scope)), from) {
 		if (!steer_gang_allowed(p, cpu) || steer_gang_queued(gang, cpu))
 			continue;
-		if (available_idle_cpu(cpu))
-			return cpu;
+		if (available_idle_cpu(cpu)) {
+			if (!sched_smt_active() || steer_gang_siblings_idle(cpu))
+				return cpu;
+			if (least) {
+				least = 0;
+				found = cpu;
+			}
+			continue;
+		}
 		if (busy && READ_ONCE(cpu_rq(cpu)->nr_running) < least) {
 			least = READ_ONCE(cpu_rq(cpu)->nr_running);
 			found = cpu;

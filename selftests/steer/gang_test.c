@@ -1041,6 +1041,65 @@ TEST_F_TIMEOUT(gang, placement, 300)
 		task_kill(pid[i]);
 }
 
+/* The first one of the gang starts the others; where each of them begins is in @cpus. */
+static pid_t family_start(const char *cg, int *cpus, int nr)
+{
+	pid_t pid = task_fork(cg), child = 1;
+
+	if (pid)
+		return pid;
+	for (int i = 0; i < nr && child; i++) {
+		if (i)
+			child = fork();
+		if (child < 0)
+			_exit(1);
+		if (!i || !child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			__atomic_store_n(&cpus[i], sched_getcpu() + 1, __ATOMIC_SEQ_CST);
+		}
+		/* The next one finds it running. */
+		while (i && child && !__atomic_load_n(&cpus[i], __ATOMIC_SEQ_CST))
+			;
+	}
+	for (volatile unsigned long n = 0; ; n++)
+		;
+}
+
+/*
+ *	a	gang of the system, as many members as cores, or MAX_GANG
+ *
+ * Where nobody else runs, each member begins on a core of its own.
+ */
+TEST_F_TIMEOUT(gang, idle_cores, 300)
+{
+	int *cpus = shared_alloc(MAX_GANG * sizeof(*cpus)), nr = self->t.nr_cpus / self->t.smt;
+	bool good = false;
+
+	if (self->t.smt < 2 || nr < 3)
+		SKIP(return, "needs three cores of two threads");
+	nr = nr < MAX_GANG ? nr : MAX_GANG;
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang.scope", "system"));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	/* A CPU may be busy with something else at that moment. */
+	for (int i = 0; i < 10 && !good; i++) {
+		cpu_set_t cores;
+		pid_t pid;
+
+		memset(cpus, 0, MAX_GANG * sizeof(*cpus));
+		CPU_ZERO(&cores);
+		pid = family_start(self->a, cpus, nr);
+		ASSERT_LT(0, pid);
+		ASSERT_TRUE(WAIT_FOR(__atomic_load_n(&cpus[nr - 1], __ATOMIC_SEQ_CST)));
+		for (int j = 0; j < nr; j++)
+			CPU_SET(cpuset_nth(&self->t.core[cpus[j] - 1], 0), &cores);
+		TH_LOG("%d members began on %d cores", nr, CPU_COUNT(&cores));
+		good = CPU_COUNT(&cores) == nr;
+		task_kill(pid);
+		EXPECT_TRUE(WAIT_FOR(cg_is(self->a, "cgroup.procs", "")));
+	}
+	EXPECT_TRUE(good);
+}
+
 /*
  *	a	gang, a member on each CPU
  *	b	a task on the last CPU that sleeps most of the time, and outweighs all others
