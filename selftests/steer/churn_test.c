@@ -524,6 +524,19 @@ static bool resolved(const char *parent, const char *cg)
 	       cg_is(cg, "cpu.hint.effective", effective);
 }
 
+/* Of all gangs that are still there. */
+static long gang_slots(FIXTURE_DATA(churn) *self)
+{
+	long sum = 0, led;
+
+	for (int i = 0; i < GROUPS + LEAVES; i++) {
+		led = cg_stat(i < GROUPS ? self->group[i] : self->leaf[i - GROUPS],
+			      "gang_slots_led");
+		sum += led > 0 ? led : 0;
+	}
+	return sum;
+}
+
 /* The gang of @cg is its parent's, or its own if it says so. */
 static bool gang_resolved(const char *parent, const char *cg)
 {
@@ -631,6 +644,9 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	}
 	EXPECT_EQ(0UL, self->page->outside);
 	EXPECT_EQ(0UL, self->page->garbage);
+	TH_LOG("%ld slots of gangs", gang_slots(self));
+	if (self->t.nr_cpus > 1)
+		EXPECT_LT(0, gang_slots(self));
 
 	EXPECT_EQ(0, file_write(GANG_VARIANT, "0", 1));
 
