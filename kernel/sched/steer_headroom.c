@@ -461,7 +461,8 @@ bool __steer_headroom_protects(struct task_struct *p)
 }
 
 /*
- * Is what runs on @cpu to leave CPU idle for @p, so that @p would run there at once? A
+ * Is what runs on @cpu to leave CPU idle for @p, so that @p would run there at once? Not if
+ * another task of @p's group is there already, or on its way: one CPU gives way to one. A
  * hint: its runqueue is not locked, and who else waits there, or has waited for too long,
  * is not asked.
  */
@@ -473,6 +474,8 @@ bool __steer_headroom_gives_way(struct task_struct *p, int cpu)
 	/* Those who preempt nobody, or are not preempted. */
 	if (p->policy != SCHED_NORMAL || curr->sched_class != &fair_sched_class ||
 	    ((steer_hint(p) & ~steer_hint(curr)) & STEER_PREEMPT))
+		return false;
+	if (READ_ONCE(cpu_rq(cpu)->ttwu_pending) || test_tsk_need_resched(curr))
 		return false;
 
 	/* At the level at which they are siblings: does one have more than the other? */
@@ -488,6 +491,7 @@ bool __steer_headroom_gives_way(struct task_struct *p, int cpu)
 			continue;
 		held = READ_ONCE(other->steer.headroom);
 		return held && steer_queue_pool(other, cpu) &&
+		       !READ_ONCE(tg->cfs_rq[cpu]->h_nr_runnable) &&
 		       READ_ONCE(held->request) < READ_ONCE(own->request) &&
 		       READ_ONCE(tg->idle) <= READ_ONCE(other->idle);
 	}

@@ -764,6 +764,8 @@ static void wakee_loop(struct wakee_page *page)
 		page->cpu = sched_getcpu();
 		last = go;
 		STORE(page->seen, go);
+		if (page->work)
+			task_work(page->work);
 	}
 }
 
@@ -824,10 +826,24 @@ int wakee_settle(struct wakee *w)
 	return 0;
 }
 
+/* Wake it up from the caller's CPU; wakee_answer() has to be called for each time. */
+void wakee_call(struct wakee *w)
+{
+	STORE(w->page->go, LOAD(w->page->go) + 1);
+	futex_wake(&w->page->go);
+}
+
+/* Wait until it ran and said where. Returns the CPU, or a negative errno. */
+int wakee_answer(struct wakee *w)
+{
+	if (!WAIT_FOR(LOAD(w->page->seen) == LOAD(w->page->go)))
+		return stuck("wakee", w->pid);
+	return w->page->cpu;
+}
+
 /* Wake it up from the caller's CPU, and wait until it ran and said where. */
 int wakee_wake(struct wakee *w, struct wake *rec)
 {
-	unsigned int go = LOAD(w->page->go) + 1;
 	int ret = wakee_settle(w);
 
 	if (ret)
@@ -836,12 +852,12 @@ int wakee_wake(struct wakee *w, struct wake *rec)
 		rec->prev = task_cpu(w->pid);
 		rec->waker = sched_getcpu();
 	}
-	STORE(w->page->go, go);
-	futex_wake(&w->page->go);
-	if (!WAIT_FOR(LOAD(w->page->seen) == go))
-		return stuck("wakee", w->pid);
+	wakee_call(w);
+	ret = wakee_answer(w);
+	if (ret < 0)
+		return ret;
 	if (rec)
-		rec->cpu = w->page->cpu;
+		rec->cpu = ret;
 	return 0;
 }
 

@@ -156,6 +156,7 @@ struct wakee_page {
 	unsigned int seen;
 	int cpu;
 	long sleeps;
+	long work;	/* after each wakeup, CPU time [us] */
 };
 
 struct wakee {
@@ -174,6 +175,8 @@ int wakee_start(struct wakee *w, const char *cg, const cpu_set_t *mask);
 int wakee_start_exec(struct wakee *w, const char *cg, const cpu_set_t *mask);
 int wakee_settle(struct wakee *w);
 int wakee_wake(struct wakee *w, struct wake *rec);
+void wakee_call(struct wakee *w);
+int wakee_answer(struct wakee *w);
 int wakee_place(struct wakee *w, int cpu, const cpu_set_t *mask);
 void wakee_stop(struct wakee *w);
 

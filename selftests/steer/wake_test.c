@@ -318,6 +318,64 @@ TEST_F_TIMEOUT(wake, headroom_stays, 180)
 	free(side);
 }
 
+/* Let all sleep on @sleep with the hogs paused, wake them from here with the hogs running. */
+static int burst(FIXTURE_DATA(wake) *self, struct wakee *w, int nr, int sleep,
+		 cpu_set_t *where)
+{
+	int ret = hogs_pause(&self->hogs);
+
+	CPU_ZERO(where);
+	for (int i = 0; !ret && i < nr; i++)
+		ret = wakee_place(&w[i], sleep, &self->a);
+	for (int i = 0; !ret && i < nr; i++)
+		ret = wakee_settle(&w[i]);
+	if (!ret)
+		ret = hogs_run(&self->hogs);
+	usleep(20000);
+	for (int i = 0; !ret && i < nr; i++)
+		wakee_call(&w[i]);
+	for (int i = 0; ret >= 0 && i < nr; i++) {
+		ret = wakee_answer(&w[i]);
+		if (ret >= 0)
+			CPU_SET(ret, where);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+/*
+ * Several that ran last on one CPU wake up at once. What runs there gives way to one of
+ * them; that this one is on its way is to be seen before it is there.
+ */
+TEST_F_TIMEOUT(wake, headroom_burst, 180)
+{
+	struct wakee w[3] = { };
+	int apart = 0, nr = sizeof(w) / sizeof(w[0]);
+	cpu_set_t where;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->a) <= nr)
+		SKIP(return, "needs more than %d CPUs in an LLC", nr);
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &self->a, 0));
+	ASSERT_EQ(0, task_pin_cpu(0, self->b0));
+	for (int i = 0; i < nr; i++) {
+		ASSERT_EQ(0, wakee_start(&w[i], self->cg, NULL));
+		w[i].page->work = 5000;
+	}
+	for (int i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(0, burst(self, w, nr, self->a0, &where));
+		apart += CPU_COUNT(&where) == nr;
+	}
+	for (int i = 0; i < nr; i++)
+		wakee_stop(&w[i]);
+	EXPECT_LE(HALF, apart);
+	free(side);
+}
+
 /* The caller and its partner, which take turns over two pipes. */
 struct pair {
 	pid_t partner;
