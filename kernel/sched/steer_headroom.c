@@ -155,7 +155,11 @@
  *
  * Only the queue's own group knows both, so this is about siblings, and decided when a
  * task wakes up and when the next one is picked: between the one that would run and
- * the one that woke up or ran so far. Nobody is looked for in the tree.
+ * the one that woke up or ran so far, or else the first few of the tree.
+ *
+ * And whoever is let go on is where others are not: whole cores, while there are some on
+ * which nothing else runs. A thread of the side job beside another one of it slows down
+ * nobody else, and what is left idle is cores, too.
  *
  * Locks
  * -----
@@ -203,6 +207,9 @@
 
 /* Idle clocks that are not older need not be read again. */
 #define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
+
+/* Entities of a queue that are looked at for one that is protected. */
+#define STEER_INSTEAD_MOST	4
 
 /* Timers that a CPU of a pool has before others are looked at, too. */
 #define STEER_TIMERS_GOOD	16
@@ -533,20 +540,34 @@ bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 	return true;
 }
 
+/*
+ * A wakeup says who is next, if what runs is to leave CPU idle for it. Whoever woke up
+ * while something else ran, or while a switch was due anyway, is found in the tree: there
+ * is one entity a group.
+ */
 struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
 					      struct sched_entity *se)
 {
 	struct sched_entity *curr = cfs_rq->curr, *next = cfs_rq->next;
+	int look = STEER_INSTEAD_MOST;
+	struct rb_node *node;
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 
 	/* One that is delayed has to be picked to be taken off. */
-	if (se->sched_delayed)
+	if (se->sched_delayed || entity_is_task(se) ||
+	    !steer_queue_pool(se->my_q->tg, cpu_of(rq_of(cfs_rq))))
 		return se;
 	if (next && next != se && steer_headroom_waits_for(cfs_rq, se, next))
 		return next;
 	if (curr && curr != se && curr->on_rq && steer_headroom_waits_for(cfs_rq, se, curr))
 		return curr;
+	node = rb_first_cached(&cfs_rq->tasks_timeline);
+	for (; node && look--; node = rb_next(node)) {
+		next = rb_entry(node, struct sched_entity, run_node);
+		if (next != se && steer_headroom_waits_for(cfs_rq, se, next))
+			return next;
+	}
 	return se;
 }
 
