@@ -142,9 +142,17 @@
  * CPU is idle in its LLC looks for an idle one in its node; then for one in its LLC that
  * runs what is to leave CPU idle for it, where it ran last if it can; and only then in
  * another node. That would run it as soon, but far from its data: where all went there
- * first, they used nearly twice as much CPU time on two nodes as alone. If those that
- * give way came before idle ones of the node, more tasks would be on CPUs where it is the
- * others' turn now and then. Where a task of the group is behind one that is to leave
+ * first, they used nearly twice as much CPU time on two nodes as alone. A CPU gives way
+ * to one task: one that is on its way there counts.
+ *
+ * Where cores have several threads, an idle CPU is worth less, since it is more often
+ * than not the other thread of a core that is in use. There a task stays where what runs
+ * gives way, first of all, and goes beyond its LLC last. With 16 cores and 32 threads that
+ * is a mean latency of 1.29 times that alone and not 1.60, while the side job gets 38 %
+ * of the machine and not 28. Without threads, it would be 1.36 instead of 1.15 for p99, as
+ * tasks are more often on CPUs where it is the others' turn now and then.
+ *
+ * Where a task of the group is behind one that is to leave
  * CPU idle for it, it is next at once, and goes on when its slice is over: what is held
  * back waits. But not for more than four slices
  * after it was due. From then on, turns are by weight, so where both always want to
@@ -1101,6 +1109,57 @@ static bool steer_pool_kick_idle(struct steer_pool *pool)
 	return false;
 }
 
+/* Does this CPU run something that is in no pool? */
+static bool steer_cpu_taken(int cpu)
+{
+	struct task_struct *curr = rcu_dereference(cpu_rq(cpu)->curr);
+
+	if (is_idle_task(curr))
+		return false;
+	for (struct task_group *tg = task_group(curr); tg; tg = tg->parent) {
+		if (steer_queue_pool(tg, cpu))
+			return false;
+	}
+	return true;
+}
+
+static bool steer_core_taken(int cpu)
+{
+	bool taken = false;
+	int thread;
+
+	rcu_read_lock();
+	for_each_cpu(thread, steer_core_mask(cpu))
+		taken |= steer_cpu_taken(thread);
+	rcu_read_unlock();
+	return taken;
+}
+
+/*
+ * Interrupt so many CPUs with waiting queues that are whole cores, of which no thread has
+ * anything else to do, and go on behind them next time. What is held back then slows down
+ * itself, and leaves cores to others. Returns how many there were.
+ */
+static int steer_pool_kick_cores(struct steer_pool *pool, int slices)
+{
+	int cpu, thread, kicked = 0;
+
+	for_each_cpu_wrap(cpu, pool->waiting, pool->next_core) {
+		if (kicked >= slices) {
+			pool->next_core = cpu;
+			break;
+		}
+		if (cpumask_first_and(steer_core_mask(cpu), pool->waiting) != cpu ||
+		    steer_core_taken(cpu))
+			continue;
+		for_each_cpu_and(thread, steer_core_mask(cpu), pool->waiting) {
+			steer_kick(thread);
+			kicked++;
+		}
+	}
+	return kicked;
+}
+
 /*
  * Interrupt so many CPUs with waiting queues, and as many more as have a turn at the
  * floor, every other of them idle, and go on behind them next time. When all had their
@@ -1110,6 +1169,9 @@ static bool steer_pool_kick_idle(struct steer_pool *pool)
 static void steer_pool_kick(struct steer_pool *pool, int slices)
 {
 	int cpu, start = pool->next_cpu, first = nr_cpu_ids;
+
+	if (sched_smt_active() && slices < STEER_KICK_MOST)
+		slices = max(slices - steer_pool_kick_cores(pool, slices), 0);
 
 	for (; pool->turns > 0 && !cpumask_empty(pool->waiting); pool->turns--) {
 		pool->turn_idle = !pool->turn_idle;

@@ -97,6 +97,7 @@ struct steer_arena {
  * @waiting: CPUs with queues that this pool holds back
  * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
+ * @next_core: the same for whole cores; timer only
  * @turns: CPUs that may still be let have a grant from @floor; timer only
  * @turn_idle: the last of them was for one that is idle; timer only
  * @next_idle: as @next_cpu, among those; timer only
@@ -143,6 +144,7 @@ struct steer_pool {
 	cpumask_var_t		waiting;
 	struct steer_line __percpu *lines;
 	int			next_cpu;
+	int			next_core;
 	int			turns;
 	bool			turn_idle;
 	int			next_idle;

@@ -357,7 +357,8 @@ static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
 /*
  * The nearest idle CPU outside the LLC of @target, of those in its domains. The
  * one where @p ran last comes first, however far it is; and before those of other
- * nodes come CPUs of the LLC that a headroom keeps for @p.
+ * nodes, or any that may be just a thread of a core, come CPUs of the LLC that a
+ * headroom keeps for @p.
  */
 static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 			     u32 hint)
@@ -380,7 +381,7 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 	     sd = rcu_dereference(sd->parent)) {
 		if (cpumask_subset(sched_domain_span(sd), done))
 			continue;
-		if (near && (sd->flags & SD_NUMA)) {
+		if (near && (sched_smt_active() || (sd->flags & SD_NUMA))) {
 			near = false;
 			cpu = steer_kept_in_llc(p, target, prev_cpu);
 			if (cpu >= 0)
@@ -747,12 +748,29 @@ static bool steer_wake_completes(int prev_cpu)
 }
 
 /*
+ * Where @p stays although a CPU may be idle elsewhere: what runs there gives way to it, and
+ * an idle one is more often than not the other thread of a core that is in use.
+ */
+static int steer_stays(struct task_struct *p, int target, int prev_cpu)
+{
+	if (!sched_smt_active() || steer_cpu_idle(p, target))
+		return -1;
+	if (steer_cpu_allowed(p, target) && steer_headroom_gives_way(p, target))
+		return target;
+	if (!steer_same_llc(target, prev_cpu) || steer_cpu_idle(p, prev_cpu) ||
+	    !steer_cpu_allowed(p, prev_cpu) || !steer_headroom_gives_way(p, prev_cpu))
+		return -1;
+	return prev_cpu;
+}
+
+/*
  * The group has a cpu.headroom, and no hint that decided: CPUs are kept for it, whether
  * they are idle or not, and beyond its LLC, too.
  */
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync)
 {
 	u32 hint = steer_hint(p);
+	int cpu;
 
 	lockdep_assert_held(&p->pi_lock);
 
@@ -765,7 +783,8 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	if ((sync && target == smp_processor_id() && this_rq()->nr_running == 1) ||
 	    steer_takes_turns(p, sync))
 		return -1;
-	return steer_overflow(p, target, prev_cpu);
+	cpu = steer_stays(p, target, prev_cpu);
+	return cpu >= 0 ? cpu : steer_overflow(p, target, prev_cpu);
 }
 
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,

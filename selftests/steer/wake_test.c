@@ -318,6 +318,45 @@ TEST_F_TIMEOUT(wake, headroom_stays, 180)
 	free(side);
 }
 
+/*
+ * One CPU gives way, others of the LLC are idle. Where those are threads of cores it stays,
+ * and else it goes to a CPU of its own. An idle CPU may take it before it runs, so the
+ * trace tells where it was put: once for each round it is put to sleep there, and woken up.
+ */
+TEST_F_TIMEOUT(wake, headroom_threads, 180)
+{
+	cpu_set_t one = cpuset_one(self->a0);
+	struct trace trace = { };
+	struct where where;
+	char *side, text[32];
+	int put[2];
+
+	REQUIRE_FILE("cpu.headroom");
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &one, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	for (int protected = 0; protected < 2; protected++) {
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", protected ? "10" : "0"));
+		snprintf(text, sizeof(text), "pid == %d", self->w.pid);
+		ASSERT_EQ(0, trace_start(&trace, "sched", "sched_wakeup", text));
+		SERIES("none", self->a1, self->a0, &self->a, &where);
+		snprintf(text, sizeof(text), "target_cpu=%03d", self->a0);
+		put[protected] = trace_count(&trace, "sched_wakeup", text) - ROUNDS;
+		trace_stop(&trace);
+	}
+	TH_LOG("put where it ran last: %d times, protected %d times", put[0], put[1]);
+	EXPECT_GE(FEW, put[0]);
+	if (self->t.smt > 1) {
+		EXPECT_LE(MOST, put[1]);
+	} else {
+		EXPECT_GE(FEW, put[1]);
+	}
+	free(side);
+}
+
 /* Let all sleep on @sleep with the hogs paused, wake them from here with the hogs running. */
 static int burst(FIXTURE_DATA(wake) *self, struct wakee *w, int nr, int sleep,
 		 cpu_set_t *where)
