@@ -373,10 +373,19 @@ TEST_F_TIMEOUT(headroom, scope, 200)
 	EXPECT_EQ(0, capped(self->main));
 }
 
+static bool is_held(const char *cg, int periods)
+{
+	long before = capped(cg);
+
+	return WAIT_FOR(capped(cg) >= before + periods);
+}
+
 /* Whoever owns a delegated subtree may write 100 in it, and holds up itself. */
 static int attack(FIXTURE_DATA(headroom) *self)
 {
 	char *home = cg_name(self->main, "home"), *work = cg_name(self->main, "work");
+	int ret = 0;
+	pid_t pid;
 
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
 	    mkdir(home, 0755) || mkdir(work, 0755) || cg_enter(home, getpid()) ||
@@ -389,9 +398,19 @@ static int attack(FIXTURE_DATA(headroom) *self)
 	    cg_write(self->top, HEADROOM, "100") != -EACCES ||
 	    cg_write(self->side, HEADROOM, "100") != -EACCES)
 		return 3;
-	if (!WAIT_FOR(stat_is(work, "demand 100.00")))
-		return 4;
-	return 0;
+	pid = task_fork(work);
+	if (!pid)
+		for (volatile unsigned long n = 0; ; n++)
+			;
+	/* Its own is held back by what it wrote, while it is in force. */
+	if (pid < 0 || !is_held(work, 5))
+		ret = 4;
+	else if (!stat_is(work, "demand 100.00"))
+		ret = 5;
+	else if (!stat_is(self->side, "demand 0.00") || !stat_is(self->other, "demand 0.00"))
+		ret = 6;
+	task_kill(pid);
+	return ret;
 }
 
 TEST_F_TIMEOUT(headroom, delegation, 200)
@@ -403,12 +422,8 @@ TEST_F_TIMEOUT(headroom, delegation, 200)
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	pid = task_fork(self->main);
-	if (!pid) {
-		status = attack(self);
-		if (!status)
-			some_periods();
-		_exit(status);
-	}
+	if (!pid)
+		_exit(attack(self));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_TRUE(WIFEXITED(status));
 	EXPECT_EQ(0, WEXITSTATUS(status));
@@ -452,13 +467,6 @@ static bool all_run(struct hogs *h)
 		if (!WAIT_FOR(has_run(&h->hog[i], &loops[i])))
 			return false;
 	return true;
-}
-
-static bool is_held(const char *cg, int periods)
-{
-	long before = capped(cg);
-
-	return WAIT_FOR(capped(cg) >= before + periods);
 }
 
 /* What a line of the trace says about a key, 0 if nothing */
