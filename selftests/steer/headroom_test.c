@@ -477,6 +477,28 @@ static long long field(const char *line, const char *key)
 	return at ? atoll(at + strlen(key)) : 0;
 }
 
+/* The number of the budget that updates are about, or -1 if they are about several */
+static long long pool_seen(struct trace *tr)
+{
+	char path[PATH_MAX + 16], *line = NULL;
+	long long pool = 0;
+	size_t len = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", tr->dir);
+	f = fopen(path, "r");
+	if (!f)
+		return -errno;
+	while (pool >= 0 && getline(&line, &len, f) > 0) {
+		if (!strstr(line, " steer_headroom_update: "))
+			continue;
+		pool = !pool || pool == field(line, " pool=") ? field(line, " pool=") : -1;
+	}
+	free(line);
+	fclose(f);
+	return pool;
+}
+
 /* The most that was used in a period, in percent of its CPUs; a short one tells nothing */
 static int most_used(struct trace *tr)
 {
@@ -521,7 +543,8 @@ TEST_F_TIMEOUT(headroom, stays_held, 300)
 		cpulist_format(&some, list, sizeof(list));
 		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
 		snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
-		EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) >= 3 * round));
+		EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) >=
+				     3 * round));
 		EXPECT_TRUE(is_held(self->side, 2));
 		cpulist_format(&self->t.cpus, list, sizeof(list));
 		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
@@ -534,9 +557,9 @@ TEST_F_TIMEOUT(headroom, stays_held, 300)
 }
 
 /*
- * CPUs that go off with queues that wait, and come back. The limit stays in force. That CPU is never without
- * a task, as the protected group has one there: where the fair server has just found
- * nothing to run, stopping the CPU makes Linux 6.12 warn.
+ * CPUs that go off with queues that wait, and come back. The limit stays in force. That
+ * CPU is never without a task, as the protected group has one there: where the fair
+ * server has just found nothing to run, stopping the CPU makes Linux 6.12 warn.
  */
 TEST_F_TIMEOUT(headroom, hotplug, 300)
 {
@@ -562,6 +585,7 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 	}
 	TH_LOG("at most %d %% of the CPUs were used", most_used(&trace));
 	EXPECT_GE(50, most_used(&trace));
+	EXPECT_LT(0, pool_seen(&trace));
 	trace_stop(&trace);
 }
 
@@ -617,6 +641,176 @@ TEST_F_TIMEOUT(headroom, floor, 300)
 	for (int i = 0; i < 3; i++)
 		EXPECT_TRUE(all_run(&self->hogs));
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "budget_usec") > 0));
+}
+
+/* What is held back can be frozen, which takes CPU time, and goes on when it is thawed. */
+TEST_F_TIMEOUT(headroom, frozen_held, 300)
+{
+	unsigned long loops[STEER_MAX_CPUS] = {};
+
+	ASSERT_EQ(0, hold(self, self->side, "100"));
+	EXPECT_TRUE(is_held(self->side, 5));
+	ASSERT_EQ(0, cg_write(self->side, "cgroup.freeze", "1"));
+	EXPECT_TRUE(WAIT_FOR(cg_is(self->side, "cgroup.events", "populated 1\nfrozen 1")));
+	for (int i = 0; i < self->hogs.nr; i++)
+		has_run(&self->hogs.hog[i], &loops[i]);
+	some_periods();
+	for (int i = 0; i < self->hogs.nr; i++)
+		EXPECT_FALSE(has_run(&self->hogs.hog[i], &loops[i]));
+	EXPECT_TRUE(stat_is(self->side, "demand 100.00"));
+	ASSERT_EQ(0, cg_write(self->side, "cgroup.freeze", "0"));
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_TRUE(is_held(self->side, 3));
+}
+
+/* What real-time tasks use is not idle; nor is it if they are throttled now and then. */
+TEST_F_TIMEOUT(headroom, realtime, 300)
+{
+	struct sched_param param = { .sched_priority = 1 };
+	cpu_set_t half;
+	long idle;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	CPU_ZERO(&half);
+	for (int i = 0; i < self->t.nr_cpus / 2; i++)
+		CPU_SET(cpuset_nth(&self->t.cpus, i), &half);
+	populate(self, self->main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
+	EXPECT_DEMAND(self->side, "30.00");
+	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "idle") > 7500))
+		TH_LOG("idle %ld, with nothing to do", stat_key(self->side, "idle"));
+
+	ASSERT_EQ(0, hogs_start(&self->more, self->other, &half, 0));
+	for (int i = 0; i < self->more.nr; i++)
+		if (sched_setscheduler(self->more.hog[i].pid, SCHED_FIFO, &param))
+			SKIP(return, "no real-time tasks in a group: %s", strerror(errno));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	some_periods();
+	for (int i = 0; i < 10; i++) {
+		idle = stat_key(self->side, "idle");
+		EXPECT_LE(0, idle);
+		EXPECT_GE(6000, idle);
+		usleep(150000);
+	}
+}
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* Updates, with times that can be compared with ours */
+static int trace_updates(struct trace *tr)
+{
+	char path[PATH_MAX + 16];
+	int ret = trace_start(tr, "steer", "steer_headroom_update", NULL);
+
+	snprintf(path, sizeof(path), "%s/trace_clock", tr->dir);
+	return ret ?: file_write(path, "mono", 4);
+}
+
+/* The first update later than @when, in @line: was there one? */
+static bool update_after(struct trace *tr, double when, char *line, size_t len)
+{
+	static const char name[] = ": steer_headroom_update: ";
+	char path[PATH_MAX + 16];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", tr->dir);
+	f = fopen(path, "r");
+	while (f && !found && fgets(line, len, f)) {
+		char *at = strstr(line, name), *stamp = at;
+
+		while (stamp && stamp > line && stamp[-1] != ' ')
+			stamp--;
+		found = at && strtod(stamp, NULL) > when;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* One that was under way may not have seen what happened, and is written down later. */
+#define UNDER_WAY	0.01
+
+/* It is so now. The update at the end of this period says that @demand binds the others. */
+#define EXPECT_AT_ONCE(trace, percent) do {					\
+	double when = now_s() + UNDER_WAY;					\
+	char line[1024] = "";							\
+										\
+	EXPECT_TRUE(WAIT_FOR(update_after(trace, when, line, sizeof(line))));	\
+	EXPECT_EQ((percent) * 100, field(line, " demand="));			\
+	EXPECT_EQ((percent) > 0, field(line, " budget=") > 0);			\
+} while (0)
+
+/* Where the protected group stops or starts, others feel it at the end of the period. */
+TEST_F_TIMEOUT(headroom, at_once, 300)
+{
+	struct trace trace = { };
+
+	ASSERT_EQ(0, hold(self, self->side, "80"));
+	EXPECT_TRUE(is_held(self->side, 3));
+	ASSERT_EQ(0, trace_updates(&trace));
+	for (int round = 0; round < 3; round++) {
+		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "1"));
+		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 1")));
+		EXPECT_AT_ONCE(&trace, 0);
+		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "0"));
+		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 0")));
+		EXPECT_AT_ONCE(&trace, 80);
+		task_kill(self->sleeper);
+		self->sleeper = 0;
+		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 0\nfrozen 0")));
+		EXPECT_AT_ONCE(&trace, 0);
+		populate(self, self->main);
+		EXPECT_AT_ONCE(&trace, 80);
+	}
+	trace_stop(&trace);
+}
+
+/*
+ * Some groups with a task on each CPU share the floor. A turn of one on a CPU takes up to
+ * a millisecond and a tick, so all of them have had one after this many periods.
+ */
+TEST_F_TIMEOUT(headroom, each_group, 300)
+{
+	const int periods = 20, groups = 3;
+	long used[3], updates = 0;
+	struct trace trace = { };
+	struct hogs third = { };
+	char *cg[3];
+
+	cg[0] = self->side;
+	cg[1] = self->other;
+	cg[2] = cg_new(self->top, "third");
+	ASSERT_NE(NULL, cg[2]);
+	ASSERT_EQ(0, hogs_start(&third, cg[2], &self->t.cpus, 0));
+	ASSERT_EQ(0, hogs_start(&self->more, cg[1], &self->t.cpus, 0));
+	ASSERT_EQ(0, hold(self, cg[0], "100"));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	ASSERT_EQ(0, hogs_run(&third));
+	for (int i = 0; i < groups; i++)
+		EXPECT_TRUE(is_held(cg[i], 5));
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < groups; i++)
+			used[i] = usage(cg[i]);
+		updates += periods;
+		EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", NULL) >=
+				     updates));
+		for (int i = 0; i < groups; i++) {
+			used[i] = usage(cg[i]) - used[i];
+			EXPECT_LT(0, used[i]);
+		}
+		TH_LOG("in %d periods: %ld, %ld and %ld us", periods, used[0], used[1], used[2]);
+	}
+	trace_stop(&trace);
+	hogs_stop(&third);
 }
 
 /* How often each loop was seen to have run again, in @seconds */
