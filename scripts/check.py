@@ -218,6 +218,7 @@ STEPS = (
          lab=True),
     Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True,
          lab=True),
+    Step("lab-repeats", "two boots of the lab are the same", selfcheck.repeats, ("lab",), lane=True, lab=True),
     Step("lab-widest", "the lab with as many CPUs as there can be", selfcheck.widest, ("lab",), lane=True, lab=True),
     Step("lab-programs", "each benchmark of the lab runs and is understood", programs.run, ("lab",), lane=True,
          lab=True),

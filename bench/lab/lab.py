@@ -297,6 +297,16 @@ def qemu_command(target: Target, machine: Machine, kernel: Path, initrd: Path, o
             "-kernel", str(kernel), "-initrd", str(initrd), "-append", command_line]
 
 
+def lab_target() -> Target:
+    """The modelled machine is an arm64 one."""
+    return Target(Target.from_environment({**os.environ, "ARCH": "arm64"}).kver, "arm64")
+
+
+def kernel_image(target: Target) -> Path:
+    """This tree's kernel, built; KERNEL= in the environment names another."""
+    return Path(given) if (given := os.environ.get("KERNEL")) else kbuild.build(target, "lab")
+
+
 def run_script(topology: str | Machine, script: str, programs: Sequence[str], *,
                extra: Mapping[str, Path] | None = None, kernel: Path | None = None, append: str = "",
                timeout: int = 600, what: str = "", on_line: Callable[[str], None] | None = None,
@@ -306,10 +316,10 @@ def run_script(topology: str | Machine, script: str, programs: Sequence[str], *,
     `timeout` is in seconds of the host. `programs` are Debian's (rootfs.PROGRAMS) and ours, by name. The cache model
     is on while the script runs; it may switch it with lab-mark. KERNEL= in the environment names another kernel.
     """
-    target = Target(Target.from_environment({**os.environ, "ARCH": "arm64"}).kver, "arm64")
+    target = lab_target()
     machine = topology if isinstance(topology, Machine) else machine_of(topology)
     version = qemu_version()
-    kernel = kernel or (Path(given) if (given := os.environ.get("KERNEL")) else kbuild.build(target, "lab"))
+    kernel = kernel or kernel_image(target)
     if not kernel.is_file():
         raise Fail(f"KERNEL={kernel}: there is no such file; it names a kernel image to use instead of this tree's")
     root = image(target, programs, extra or {})
@@ -404,7 +414,7 @@ def main() -> int:
     parser.add_argument("--no-cache-model", action="store_true", help="instructions alone take time")
     parser.add_argument("--quantum", type=int, default=QUANTUM_NS, metavar="NS", help="step of virtual time")
     parser.add_argument("--memory", type=int, default=MEMORY, metavar="MIB")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another chance: where addresses are, and such")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of random numbers, such as for addresses")
     parser.add_argument("--programs", default="", help="names, separated by commas (default: those in the command)")
     parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="more kernel parameters")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds of the host")

@@ -25,11 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm", "bench/lab")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / name) for name in ("scripts", "vm", "bench/lab")]
+if str(ROOT / "bench") not in sys.path:
+    sys.path.append(str(ROOT / "bench"))  # behind vm, which has a module "run", too
 
 import lab  # noqa: E402
 from common import Fail, Target, run_main  # noqa: E402
 from ktap import FAILED, PASSED, Test  # noqa: E402
+from suites.hint import NOW  # noqa: E402
 
 LIMIT = 0.05
 # Of the count of busy CPUs: the shell starts programs, and threads, in the same time.
@@ -44,10 +48,11 @@ CHASED = 100_000  # lines
 INSTRUCTIONS = {"r": 3, "w": 5, "a": 6, "read": 3, "copy": 4}
 # A machine with so many cores (those with a name have) is measured with each number of streams.
 EACH_COUNT = 16
+SMALL = "1x1x2x2"
 WIDEST = "4x2x8x2"  # with as many CPUs as there can be
 TIMEOUT = 3600  # of a machine, in seconds of the host
 REPEAT_LIMIT = 0.03
-REPEATS = 5
+REPEATS, SAMPLES = 5, 3
 KERNEL_ORDER = ("sibling", "llc", "node", "remote")
 
 
@@ -414,19 +419,26 @@ def host_load(busy: bool) -> Iterator[None]:
             process.wait()
 
 
-REPEAT_SCRIPT = """\
-for i in 1 2 3 4 5 6 7 8 9; do hackbench -g 1 -l 100 | grep Time; done
+# The shell's clock: hackbench tells whole milliseconds, of which there are some 16.
+REPEAT_SCRIPT = f"""\
+[ -d /sys/kernel/debug/sched ] || mount -t debugfs none /sys/kernel/debug
+{NOW}
+for i in $(seq {SAMPLES}); do
+	now; begin=$now
+	hackbench -g 1 -l 100 > /dev/null || exit
+	now; echo "hackbench $((now - begin)) ns"
+done
 schbench -m 1 -t 4 -w 0.02 -r 0.1 --json
 """
 
 
-def medians(text: str) -> dict[str, float]:
-    """hackbench's time and schbench's median latency of wakeups in one run."""
-    found = {"hackbench": re.findall(r"^Time: ([\d.]+)", text, re.MULTILINE),
-             "schbench": re.findall(r'"wakeup_us":\{[^}]*"p50":([\d.]+)', text)}
+def samples(text: str) -> dict[str, list[float]]:
+    """hackbench's times in ms, and schbench's median latency of wakeups in us, of one boot."""
+    found = {"hackbench, ms": [int(value) / 1e6 for value in re.findall(r"^hackbench (\d+) ns$", text, re.MULTILINE)],
+             "schbench, us": list(map(float, re.findall(r'"wakeup_us":\{[^}]*"p50":([\d.]+)', text)))}
     if missing := [name for name, values in found.items() if not values]:
         raise Fail(f"no result of {', '.join(missing)} in:\n{text[-1000:]}")
-    return {name: statistics.median(map(float, values)) for name, values in found.items()}
+    return found
 
 
 def spread(values: Sequence[float]) -> float:
@@ -435,23 +447,72 @@ def spread(values: Sequence[float]) -> float:
     return max(abs(value - middle) for value in values) / middle
 
 
-def check_repeats(name: str, kernel: Path | None = None) -> list[Test]:
-    """Run the same thing several times, with nothing else on the host and with every CPU of it busy."""
-    runs: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-    for i in range(REPEATS):
-        for busy in runs:
-            with host_load(busy):
-                result = lab.run_script(name, REPEAT_SCRIPT, ["hackbench", "schbench"], kernel=kernel,
-                                        what=f"run {i + 1} of {REPEATS}, host {'busy' if busy else 'idle'}")
-            runs[busy].append(medians(result.output))
+Boot = Mapping[str, Sequence[float]]  # the samples of each benchmark
+
+
+def judge_repeats(name: str, runs: Mapping[str, Sequence[Boot]]) -> tuple[list[str], list[Test]]:
+    """The table's lines and the tests, from the samples of each boot under each load of the host."""
+    lines = [f"{'median of a boot':20} {'host':12} " + " ".join(f"{f'boot {i + 1}':>9}" for i in range(REPEATS))]
     tests = []
-    for bench in runs[False][0]:
-        idle, loaded = ([each[bench] for each in runs[load]] for load in (False, True))
-        worst = max(spread(idle + loaded), abs(statistics.median(loaded) / statistics.median(idle) - 1))
-        print(f"{bench}: idle host {idle}, busy host {loaded}: within {worst:.1%}", flush=True)
-        tests.append(Test(f"{name}: {bench} repeats", PASSED if worst <= REPEAT_LIMIT else FAILED,
-                          "" if worst <= REPEAT_LIMIT else f"medians of runs differ by {worst:.1%}"))
+    for bench in next(iter(runs.values()))[0]:
+        every: list[float] = []
+        for load, boots in runs.items():
+            medians = [statistics.median(boot[bench]) for boot in boots]
+            lines.append(f"{bench:20} {load:12} " + " ".join(f"{value:9.3f}" for value in medians))
+            every += medians
+        inside = [spread(boot[bench]) for boots in runs.values() for boot in boots if len(boot[bench]) > 1]
+        lines.append(f"{bench:20} all within {spread(every):.1%} of their median" +
+                     (f"; samples in one boot within {max(inside):.1%}" if inside else ""))
+        good = spread(every) <= REPEAT_LIMIT
+        tests.append(Test(f"{name}: {bench} repeats", PASSED if good else FAILED,
+                          "" if good else f"medians of boots differ by {spread(every):.1%}"))
+    return lines, tests
+
+
+def check_repeats(name: str, kernel: Path | None = None) -> list[Test]:
+    """Run the same thing several times, with the host left alone and with all of its CPUs kept busy."""
+    kernel = kernel or lab.kernel_image(lab.lab_target())
+    runs: dict[str, list[dict[str, list[float]]]] = {"left alone": [], "kept busy": []}
+    load: dict[str, list[float]] = {name: [] for name in runs}
+    began = time.monotonic()
+    for i in range(REPEATS):
+        for host in runs:
+            with host_load(host == "kept busy"):
+                result = lab.run_script(name, REPEAT_SCRIPT, ["hackbench", "schbench"], kernel=kernel,
+                                        what=f"boot {i + 1} of {REPEATS}, host {host}")
+                load[host].append(os.getloadavg()[0])
+            found = samples(result.output)
+            text = "; ".join(f"{bench} " + " ".join(f"{value:.3f}" for value in values)
+                             for bench, values in found.items())
+            print(f"  boot {i + 1}, host {host}: {text}", flush=True)
+            runs[host].append(found)
+    lines, tests = judge_repeats(name, runs)
+    print("\n".join([f"{name}, {time.monotonic() - began:.0f} s; load average of the host's {os.cpu_count()} CPUs: " +
+                     ", ".join(f"{host} {min(seen):.1f} to {max(seen):.1f}" for host, seen in load.items()), *lines]),
+          flush=True)
     return tests
+
+
+def same(first: lab.LabResult, second: lab.LabResult) -> Test:
+    """Two boots with one script are one run: the counts are the same to the last instruction."""
+    name = "lab: two boots are the same"
+    if not first.counters or len(first.counters) != len(second.counters) or first.status or second.status:
+        return Test(name, FAILED, f"{len(first.counters)} and {len(second.counters)} counts, statuses {first.status} "
+                    f"and {second.status}")
+    if first.output != second.output:
+        return Test(name, FAILED, f"they print {first.output!r} and {second.output!r}")
+    for one, other in zip(first.counters, second.counters, strict=True):
+        if different := [f"{key} {one[key]} and {other.get(key)}" for key in one if one[key] != other.get(key)]:
+            return Test(name, FAILED, f"at {one['at']}: {', '.join(different)}")
+    return Test(name, PASSED)
+
+
+def repeats(_: Target) -> list[Test]:
+    """As a step of `make check`: two boots of a small machine."""
+    kernel = lab.kernel_image(lab.lab_target())
+    script = "hackbench -g 1 -l 10\nlab-mark count\ncat /proc/stat /proc/sys/kernel/random/uuid"
+    return [same(*(lab.run_script(SMALL, script, ["hackbench"], kernel=kernel, what=f"lab-repeats {SMALL}")
+                   for _boot in range(2)))]
 
 
 def failed_twice(first: list[Test], again: Callable[[], list[Test]]) -> list[Test]:

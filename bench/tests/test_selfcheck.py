@@ -3,8 +3,12 @@
 
 import contextlib
 import io
+import os
+import subprocess
 import unittest
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import context  # noqa: F401
@@ -141,12 +145,86 @@ class TestResults(unittest.TestCase):
         self.assertEqual(selfcheck.stream_report(text), ["STREAM,   2 threads, GB/s: copy 2.5"])
 
 
-    def test_medians_and_spread(self) -> None:
-        text = 'Time: 0.010\nTime: 0.030\nTime: 0.020\n{"wakeup_us":{"p50":7.000,"p90":8},"request_us":{"p50":9}}\n'
-        self.assertEqual(selfcheck.medians(text), {"hackbench": 0.02, "schbench": 7})
-        with self.assertRaises(Fail):
-            selfcheck.medians("Time: 1\n")
+
+class Repeats(unittest.TestCase):
+    TEXT = 'hackbench 10500000 ns\nhackbench 30000000 ns\n{"wakeup_us":{"p50":7.000,"p90":8},"request_us":{"p50":9}}\n'
+
+    def judge(self, alone: list[float], busy: list[float]) -> tuple[list[str], list[Test]]:
+        return selfcheck.judge_repeats("zen", {"left alone": [{"x": [value, value, 2 * value]} for value in alone],
+                                               "kept busy": [{"x": [value]} for value in busy]})
+
+    def test_samples(self) -> None:
+        self.assertEqual(selfcheck.samples(self.TEXT), {"hackbench, ms": [10.5, 30.0], "schbench, us": [7.0]})
+        for lost in "hackbench", "wakeup_us":
+            self.assertRaises(Fail, selfcheck.samples, self.TEXT.replace(lost, "x"))
+
+    def test_spread(self) -> None:
         self.assertAlmostEqual(selfcheck.spread([100, 97, 102]), 0.03)
+
+    def test_within_three_percent(self) -> None:
+        """Of the median of all, whatever the host did; what samples in a boot do is told only."""
+        lines, tests = self.judge([100, 101, 100], [99, 100, 103])
+        self.assertEqual([test.status for test in tests], [PASSED])
+        self.assertIn("all within 3.0% of their median; samples in one boot within 100.0%", lines[-1])
+        self.assertRegex(lines[1], r"^x +left alone +100.000 +101.000 +100.000$")
+
+    def test_host_shows_through(self) -> None:
+        _, tests = self.judge([100, 100, 100], [104, 100, 100])
+        self.assertEqual((tests[0].status, tests[0].detail), (FAILED, "medians of boots differ by 4.0%"))
+
+    def test_both_hosts_are_measured(self) -> None:
+        loads: list[bool] = []
+
+        @contextlib.contextmanager
+        def host_load(busy: bool) -> Iterator[None]:
+            loads.append(busy)
+            yield
+        result = lab.LabResult(self.TEXT, 0, [], {}, 1)
+        with mock.patch.object(selfcheck, "host_load", host_load), contextlib.redirect_stdout(io.StringIO()), \
+                mock.patch.object(lab, "run_script", return_value=result) as run:
+            tests = selfcheck.check_repeats("xeon", Path("image"))
+        self.assertEqual([test.status for test in tests], [PASSED, PASSED])
+        self.assertEqual((loads.count(True), loads.count(False)), (selfcheck.REPEATS, selfcheck.REPEATS))
+        self.assertEqual({call.args[0] for call in run.call_args_list}, {"xeon"})
+
+    def test_load_is_made_and_ended(self) -> None:
+        real, started = subprocess.Popen, []
+
+        def remembered(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+            started.append(real(*arguments, **settings))
+            return started[-1]
+        for busy, wanted in ((False, 0), (True, len(os.sched_getaffinity(0)))):
+            started.clear()
+            with mock.patch("subprocess.Popen", remembered), selfcheck.host_load(busy):
+                self.assertEqual([process.poll() for process in started], [None] * wanted)
+            self.assertTrue(all(process.poll() is not None for process in started))
+
+
+class Same(unittest.TestCase):
+    """Two boots, whose counts are compared."""
+
+    @staticmethod
+    def result(output: str = "x", status: int = 0, **counts: int) -> lab.LabResult:
+        return lab.LabResult(output, status, [{"at": "mark", "user": 5, "time_ns": 7} | counts, {"at": "exit"}], {}, 1)
+
+    def test_same(self) -> None:
+        self.assertEqual(selfcheck.same(self.result(), self.result()).status, PASSED)
+
+    def test_not_the_same(self) -> None:
+        for second, wanted in ((self.result(user=6), "at mark: user 5 and 6"), (self.result("y"), "print 'x' and 'y'"),
+                               (self.result(status=1), "statuses 0 and 1"),
+                               (lab.LabResult("x", 0, [{"at": "mark"}] * 2, {}, 1), "user 5 and None"),
+                               (lab.LabResult("x", 0, self.result().counters[:1], {}, 1), "2 and 1 counts")):
+            test = selfcheck.same(self.result(), second)
+            self.assertEqual(test.status, FAILED)
+            self.assertIn(wanted, test.detail)
+        self.assertEqual(selfcheck.same(*[lab.LabResult("x", 0, [], {}, 1)] * 2).status, FAILED)
+
+    def test_two_boots(self) -> None:
+        with mock.patch.object(lab, "kernel_image", return_value=Path("k")), \
+                mock.patch.object(lab, "run_script", side_effect=[self.result(), self.result(user=6)]) as run:
+            self.assertEqual([test.status for test in selfcheck.repeats(Target())], [FAILED])
+        self.assertEqual(run.call_args_list[0], run.call_args_list[1])
 
 
 class Widest(unittest.TestCase):
