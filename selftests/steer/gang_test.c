@@ -735,43 +735,79 @@ TEST_F_TIMEOUT(gang, sleeper, 600)
 	EXPECT_LT(0, cg_stat(self->a, "gang_slots_led"));
 }
 
-/*
- * Of the CPU time that members on the last CPU and @pid use, what part is @pid's, over so
- * many milliseconds of it? [%]
- */
-static double part_of(FIXTURE_DATA(gang) *self, pid_t pid, long ms)
+/* CPU time of all members on the last CPU */
+static uint64_t members_ns(const FIXTURE_DATA(gang) *self)
 {
-	uint64_t own = task_cpu_ns(pid), got = 0, used = 0, before = own;
+	uint64_t sum = 0;
 
 	for (int i = 0; i < MAX_HOGS; i++)
 		if (self->hogs[i].nr)
-			before += task_cpu_ns(self->hogs[i].hog[self->nr - 1].pid);
-	while (used < ms * 1000000ULL) {
-		usleep(10000);
-		used = task_cpu_ns(pid);
-		for (int i = 0; i < MAX_HOGS; i++)
-			if (self->hogs[i].nr)
-				used += task_cpu_ns(self->hogs[i].hog[self->nr - 1].pid);
-		used -= before;
-		got = task_cpu_ns(pid) - own;
+			sum += task_cpu_ns(self->hogs[i].hog[self->nr - 1].pid);
+	return sum;
+}
+
+/* One that works for 5 ms whenever it is told to, and says when it began. */
+struct worker {
+	pid_t pid;
+	int go[2];
+	uint64_t *began;
+};
+
+static int worker_start(FIXTURE_DATA(gang) *self, struct worker *w, const char *cg, int cpu)
+{
+	char byte;
+
+	w->began = SHARED(uint64_t);
+	if (pipe(w->go))
+		return -errno;
+	w->pid = task_fork(cg);
+	if (w->pid)
+		return w->pid < 0 ? -errno : 0;
+	if (task_pin_cpu(0, cpu))
+		_exit(1);
+	while (read(w->go[0], &byte, 1) == 1) {
+		__atomic_store_n(w->began, members_ns(self), __ATOMIC_SEQ_CST);
+		task_work(5000);
 	}
-	return 100.0 * got / used;
+	_exit(0);
+}
+
+/* What members got between when it was told to and began: median */
+static uint64_t members_before_worker(FIXTURE_DATA(gang) *self, struct worker *w)
+{
+	uint64_t waited[50];
+	int nr = 50;
+
+	for (int i = 0; i < nr; i++) {
+		uint64_t before;
+
+		if (!WAIT_FOR(task_state(w->pid) == 'S'))
+			return UINT64_MAX;
+		usleep(10000);
+		*w->began = 0;
+		before = members_ns(self);
+		if (write(w->go[1], "", 1) != 1 ||
+		    !WAIT_FOR(__atomic_load_n(w->began, __ATOMIC_SEQ_CST)))
+			return UINT64_MAX;
+		waited[i] = *w->began - before;
+	}
+	qsort(waited, nr, sizeof(waited[0]), long_order);
+	return waited[nr / 2];
 }
 
 /*
  *	a, b, n2, n3, n4	gangs, a member on each CPU
- *	h			one that wants a quarter of the last CPU
+ *	h			one on the last CPU that works for milliseconds, and sleeps
  *
  * The gangs take turns, and each may be ahead of its due by a slot. Whoever is in none
- * waits for one slot nevertheless, not for one of each, and so gets about what it does
- * without gangs; else, little more than half.
+ * waits for one slot longer nevertheless, and not for one of each gang.
  */
 TEST_F_TIMEOUT(gang, many_gangs, 600)
 {
 	char *cg[MAX_HOGS] = { self->a, self->b }, name[8];
-	double with = 0, without;
+	uint64_t with = 0, without;
+	struct worker w;
 	bool good = false;
-	pid_t pid;
 
 	REQUIRE_CPUS(2);
 	while (self->nr > 3) {
@@ -786,20 +822,20 @@ TEST_F_TIMEOUT(gang, many_gangs, 600)
 		ASSERT_NE(NULL, cg[i]);
 		ASSERT_EQ(0, hogs_in(self, i, cg[i]));
 	}
-	pid = task_cycle(self->h, cpuset_nth(&self->cpus, self->nr - 1), 5000, 15000);
-	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, worker_start(self, &w, self->h, cpuset_nth(&self->cpus, self->nr - 1)));
 
-	for (int i = 0; i < 6 && !good; i++) {
+	for (int i = 0; i < 4 && !good; i++) {
 		for (int j = 0; j < MAX_HOGS; j++)
 			ASSERT_EQ(0, cg_write(cg[j], "cpu.gang", "0"));
-		part_of(self, pid, 300);
-		without = part_of(self, pid, 1500);
+		hogs_use(self, 100);
+		without = members_before_worker(self, &w);
 		for (int j = 0; j < MAX_HOGS; j++)
 			ASSERT_EQ(0, cg_write(cg[j], "cpu.gang", "1"));
-		part_of(self, pid, 300);
-		with = part_of(self, pid, 1500);
-		TH_LOG("%.1f %% beside gangs, %.1f %% without", with, without);
-		good = with > 0.85 * without;
+		hogs_use(self, 100);
+		with = members_before_worker(self, &w);
+		TH_LOG("members ran for %.1f ms before the worker, without gangs for %.1f ms",
+		       with / 1e6, without / 1e6);
+		good = with <= without + slot_ns();
 	}
 	EXPECT_TRUE(good);
 	for (int i = 0; i < MAX_HOGS; i++) {
@@ -807,7 +843,9 @@ TEST_F_TIMEOUT(gang, many_gangs, 600)
 		if (i > 1)
 			free(cg[i]);
 	}
-	task_kill(pid);
+	task_kill(w.pid);
+	close(w.go[0]);
+	close(w.go[1]);
 }
 
 /*
@@ -940,52 +978,6 @@ TEST_F_TIMEOUT(gang, throttled_awake, 300)
 	TH_LOG("%ld slots, throttled in %ld periods", led, periods);
 	/* Not always are members on two CPUs let go at the same time. */
 	EXPECT_LE(periods / 5, led);
-}
-
-/* Negative errno on failure. */
-static int naps_start(FIXTURE_DATA(gang) *self, const char *cg, pid_t *pid)
-{
-	for (int i = 0; i < self->nr; i++) {
-		pid[i] = task_cycle(cg, cpuset_nth(&self->cpus, i), 1000, 1000);
-		if (pid[i] < 0)
-			return -errno;
-	}
-	return 0;
-}
-
-/*
- *	a	gang, whose members first sleep for half of the time, and then never
- *	h	busy loops
- *
- * Members that go to sleep in slots are left alone, for longer and longer, and not any
- * more when they stay awake.
- */
-TEST_F_TIMEOUT(gang, left_alone, 300)
-{
-	pid_t pid[MAX_GANG] = { };
-	long led;
-
-	REQUIRE_CPUS(2);
-	while (self->nr > 3) {
-		CPU_CLR(cpuset_nth(&self->cpus, 0), &self->cpus);
-		self->nr--;
-	}
-	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
-	ASSERT_EQ(0, hogs_in(self, 1, self->h));
-	ASSERT_EQ(0, naps_start(self, self->a, pid));
-	hogs_use(self, 1000);
-	led = cg_stat(self->a, "gang_slots_led");
-	hogs_use(self, 2000);
-	led = cg_stat(self->a, "gang_slots_led") - led;
-	TH_LOG("%ld slots of a gang that sleeps", led);
-	/* Of some hundreds that it could have. */
-	EXPECT_GE(80, led);
-	for (int i = 0; i < self->nr; i++)
-		task_kill(pid[i]);
-
-	ASSERT_EQ(0, hogs_in(self, 0, self->a));
-	led = cg_stat(self->a, "gang_slots_led");
-	EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_slots_led") > led + 100));
 }
 
 /* A gang in an idle group gives way as others do. */
