@@ -65,17 +65,17 @@
  *
  * Within a slot
  * -------------
- * The favoured entity is that of the gang's topmost group, and its ancestors, level
- * by level from the root; below it EEVDF chooses a member. A member that sleeps
- * leaves its CPU to whoever EEVDF picks, and comes back at once when it wakes up.
- * Others that wake up wait for the end of the slot. A task that uses less than 6 % of a CPU need not: EEVDF is asked, and if it picks
- * that, it comes first, for it will be gone in a moment. If it waits until a new slot
- * begins, it need not even have the earliest deadline, but be eligible: several gangs
- * that take turns may each be ahead of it by a little, slot after slot. That is kind to
- * daemons, and to the gang, too: a task that waits while slots last is a load, often the
- * heaviest of its CPU, since it has the weight of a whole group to itself, and the load
- * balancer moves others away from it. Per-CPU kernel threads do not wait at all: the
- * kernel depends on them.
+ * The favoured entity is that of the gang's topmost group, and its ancestors, level by
+ * level from the root; below it EEVDF chooses a member. A member that sleeps leaves its
+ * CPU to whoever EEVDF picks, and comes back at once when it wakes up. Others that wake
+ * up wait for the end of the slot. A task that uses less than 6 % of a CPU need not:
+ * EEVDF is asked, and if it picks that, it comes first, for it will be gone in a moment.
+ * If it waits until a new slot begins, it need not even have the earliest deadline, but
+ * be eligible: several gangs that take turns may each be ahead of it by a little, slot
+ * after slot. That is kind to daemons, and to the gang, too: a task that waits while
+ * slots last is a load, often the heaviest of its CPU, since it has the weight of a
+ * whole group to itself, and the load balancer moves others away from it. Per-CPU kernel
+ * threads do not wait at all: the kernel depends on them.
  *
  * Several gangs may each be ahead of their due by a slot, and so let somebody who is in
  * none wait for as many slots as there are gangs. So each CPU notes since when it has run
@@ -114,13 +114,13 @@
  *
  * Placement
  * ---------
- * Two members on one CPU cannot run together. A new member goes to an idle CPU of
- * its parent's scope without a member, of an idle core if there is one; a waking one of a
- * gang that had a slot lately looks for one, too. The load balancer does not bring a second member to a CPU
- * unless that makes the numbers more equal, or, after some attempts, there is nobody
- * else that it could take. And a CPU that picks a member while another one waits there
- * pushes that to a CPU of the scope without any, now and then: members that never sleep
- * are placed by nobody else.
+ * Two members on one CPU cannot run together. A new member goes to an idle CPU of its
+ * parent's scope without a member, of an idle core if there is one; a waking one of a
+ * gang that had a slot lately looks for one, too. The load balancer does not bring a
+ * second member to a CPU unless that makes the numbers more equal, or, after some
+ * attempts, there is nobody else that it could take. And a CPU that picks a member while
+ * another one waits there pushes that to a CPU of the scope without any, now and then:
+ * members that never sleep are placed by nobody else.
  *
  * In the others' slot, a CPU on which members are alone runs them, for nothing if they
  * wait for those that are held back elsewhere. And where two others share a CPU with a
@@ -1687,10 +1687,10 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 		if (gang == me->favour) {
 			steer_gang_followed(me);
 			steer_gang_agrees(&me->overruled, me->end);
-		} else if (steer_gang_goes_on(rq, me, gang, p)) {
-			me->asked = true;
-			return true;
 		} else {
+			me->asked = steer_gang_goes_on(rq, me, gang, p);
+			if (me->asked)
+				return true;
 			me->favour = NULL;
 		}
 	}
@@ -1778,8 +1778,8 @@ static bool steer_gang_is_due(struct task_struct *p)
 
 /*
  * In a slot, its members preempt, and nobody else but per-CPU kernel threads, what is
- * brief, and for whom they leave CPU idle; while the others have theirs, members do not. Since when the first one else
- * waits to whom the CPU is due, is noted.
+ * brief, and for whom they leave CPU idle; while the others have theirs, members do not.
+ * Since when the first one else waits to whom the CPU is due, is noted.
  */
 bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 {

@@ -393,6 +393,7 @@ static inline struct sched_entity *steer_headroom_instead(struct cfs_rq *cfs_rq,
 {
 	return se;
 }
+
 static inline bool steer_headroom_first(struct sched_entity *se, struct task_struct *p)
 {
 	return false;

@@ -459,8 +459,8 @@ static unsigned long cg_id(const char *cg)
  * do. Chance would bring that about every fourth time with three CPUs. Tracepoints
  * and counters say the same.
  *
- * An emulated CPU that is not run by its host cannot join. So the slots are made as long as they can be, and it is
- * enough if there was one second of CPU time in which they were together.
+ * An emulated CPU that is not run by its host cannot join. So the slots are made as long as
+ * they can be, and it is enough if there was one second of CPU time in which they were together.
  */
 TEST_F_TIMEOUT(gang, together, 600)
 {
