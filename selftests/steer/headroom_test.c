@@ -964,48 +964,6 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	EXPECT_GT(used * 3 / 2, side);
 }
 
-/*
- *	side	gang of the system, a member on each CPU; most of the CPU time is its
- *	other	likewise a busy loop on each, not a gang
- *
- * Its slots do not take from a protected task what a group that is held back gives it:
- * it runs when it wakes up, and when its slice is over.
- */
-TEST_F_TIMEOUT(headroom, gang, 300)
-{
-	char *third = cg_new(self->top, "third");
-	long others, protected, before, gave_way;
-	const int rounds = 48;
-
-	if (self->t.nr_cpus < 4)
-		SKIP(return, "needs four CPUs");
-	ASSERT_NE(NULL, third);
-	ASSERT_EQ(0, cg_write(self->side, "cpu.gang.scope", "system"));
-	ASSERT_EQ(0, cg_write(self->side, "cpu.gang", "1"));
-	ASSERT_EQ(0, cg_write(self->side, "cpu.weight", "500"));
-	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
-	populate(self, self->main);
-	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
-	ASSERT_EQ(0, hogs_start(&self->more, self->other, &self->t.cpus, 0));
-	ASSERT_EQ(0, hogs_run(&self->hogs));
-	ASSERT_EQ(0, hogs_run(&self->more));
-	EXPECT_DEMAND(self->side, "10.00");
-	EXPECT_TRUE(WAIT_FOR(cg_stat(self->side, "gang_slots_led") > 20));
-	others = interrupted(self, third, rounds);
-	before = cg_count(self->side, "headroom_preempted");
-	protected = interrupted(self, self->main, rounds);
-	gave_way = cg_count(self->side, "headroom_preempted") - before;
-	TH_LOG("interrupted in %d rounds: %ld, protected %ld; the gang gave way %ld times",
-	       rounds, others, protected, gave_way);
-	EXPECT_LE(rounds / 2, others);
-	EXPECT_LE(0, protected);
-	EXPECT_LE(3 * protected, others);
-	/* Without slots it would give way much more often than that, and in slots never. */
-	EXPECT_LE(rounds / 4, gave_way);
-	EXPECT_TRUE(hogs_get_on(&self->hogs, 50));
-	free(third);
-}
-
 /* In how many tenths of a second did one of two tasks have no turn? */
 static int stalled(pid_t one, pid_t two, int rounds)
 {
