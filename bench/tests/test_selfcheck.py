@@ -39,7 +39,8 @@ class TestPredictions(unittest.TestCase):
         self.assertAlmostEqual(rows["read, from sibling"].predicted, 0.75)
         self.assertAlmostEqual(rows["write, shared with other node"].predicted, 198.25)
         self.assertAlmostEqual(rows["atomic, from other LLC"].predicted, 108.5)
-        self.assertEqual(rows["read, copy from other LLC"].command, "lines 2048 32 w0 r8 =r10")
+        self.assertEqual(rows["read, from sibling"].command, "lines 2048 32 32 w0 =r1")
+        self.assertEqual(rows["read, copy from other LLC"].command, "lines 2048 32 1 w0 r8 =r10")
 
     def test_a_machine_without_a_place_has_no_row_for_it(self) -> None:
         names = {row.name for row in selfcheck.line_rows(self.xeon)}
@@ -263,10 +264,11 @@ class FailedTwice(unittest.TestCase):
         """What is off is looked at again, by both."""
         for call, argv in ((selfcheck.main, ["--topology", "zen"]), (lambda: selfcheck.run(Target()), [])):
             looks = [[Test("a", FAILED, "1")], [Test("a", PASSED)]] * 2
-            with mock.patch.object(selfcheck, "check_topology", side_effect=looks), \
+            with mock.patch.object(selfcheck, "check_topology", side_effect=looks) as look, \
                     mock.patch("sys.argv", ["selfcheck.py", *argv]), contextlib.redirect_stdout(io.StringIO()):
                 result = call()
             self.assertIn(result, (0, [Test("a", PASSED)] * 2))
+            self.assertEqual([call.args[2:] for call in look.call_args_list][:2], [(), (selfcheck.SECOND_SEED,)])
 
     def test_not_run_again_without_need(self) -> None:
         self.assertEqual(selfcheck.failed_twice([Test("a", PASSED)], lambda: self.fail("run again")),

@@ -5,7 +5,7 @@
  *   lab-probe spin     NAME INSTRUCTIONS CPU...		instructions on several CPUs at once
  *   lab-probe hint     NAME COUNT CPU			the spin-wait hint
  *   lab-probe sleep    NAME NS COUNT			an idle machine's timer
- *   lab-probe lines    NAME LINES ROUNDS STEP...		lines of memory in the caches of several CPUs, see below
+ *   lab-probe lines    NAME LINES ROUNDS PASSES STEP...	lines of memory in the caches of several CPUs, see below
  *   lab-probe chase    NAME LINES TIMED HOME CPU		lines in random order, more than a cache holds
  *   lab-probe bounce   NAME LINES PASSES TURNS CPU CPU	two threads write the same lines in turn
  *   lab-probe stream   NAME read|copy LINES HOME CPU...	sequential lines; HOME is a CPU of their node, or -1
@@ -14,8 +14,8 @@
  * Each prints one line of KEY=VALUE, the first being the name.
  *
  * A step of `lines` is what a CPU does with each of the lines: "r4", CPU 4 reads; w, writes; a, adds atomically.
- * "=r4" is timed and done once; other steps are repeated until the private cache has settled. One thread does all this
- * and moves between the CPUs, so that nothing runs beside it.
+ * "=r4" is timed and done PASSES times; other steps are repeated until the private cache has settled. One thread does
+ * all this and moves between the CPUs, so that nothing runs beside it.
  *
  * Time moves in quanta here. What is measured takes many of them, or is repeated.
  */
@@ -39,6 +39,7 @@
 #define LINE		64
 #define NSEC_PER_SEC	1000000000ull
 #define SETTLE_NS	100000
+#define QUIET_NS	20000000	/* several ticks */
 #define SETTLE_PASSES	4
 #define START_NS	1000000
 #define LONGER_NS	1000	/* more than a quantum or two, less than an interrupt */
@@ -220,15 +221,18 @@ static void spin_for(struct worker *worker)
 
 static void spin(const char *name, int argc, char **argv)
 {
-	uint64_t instructions = number(argv[0]) / BLOCK * BLOCK, ns;
+	uint64_t instructions = number(argv[0]) / BLOCK * BLOCK, ns = 0;
 
 	set_workers(argc - 1, argv + 1);
 	for (unsigned int i = 0; i < nr_workers; i++) {
 		workers[i].run = spin_for;
 		workers[i].amount = instructions;
 	}
-	ns = run_all();
-	printf("name=%s ps=%.3f\n", name, ns * 1000.0 / instructions);
+	run_all();
+	/* The mean: of many threads, one is interrupted, or its sibling is, whatever the others do. */
+	for (unsigned int i = 0; i < nr_workers; i++)
+		ns += workers[i].end - workers[i].begin;
+	printf("name=%s ps=%.3f\n", name, ns * 1000.0 / nr_workers / instructions);
 }
 
 static void hint(const char *name, int argc, char **argv)
@@ -236,7 +240,9 @@ static void hint(const char *name, int argc, char **argv)
 	uint64_t count = number(argv[0]), begin, left = count;
 
 	(void)argc;
-	settle_on(number(argv[1]));
+	go_to(number(argv[1]));
+	/* A quantum ends early where a timer is due: first have the other CPUs stop their ticks. */
+	sleep_ns(QUIET_NS);
 	begin = now_ns();
 	__asm__ volatile("1:	yield\n"
 			 "	subs %0, %0, #1\n"
@@ -365,7 +371,7 @@ static void wait_loops(uint64_t loops)
 
 static void lines(const char *name, int argc, char **argv)
 {
-	uint64_t lines = number(argv[0]), rounds = number(argv[1]);
+	uint64_t lines = number(argv[0]), rounds = number(argv[1]), passes = number(argv[2]);
 	char *buffer = map(lines * LINE);
 	double *samples = calloc(rounds, sizeof(*samples)), cost;
 
@@ -374,7 +380,7 @@ static void lines(const char *name, int argc, char **argv)
 	make_circle(buffer, lines);
 	cost = clock_cost();
 	for (uint64_t round = 0; round < rounds; round++)
-		for (int i = 2; i < argc; i++) {
+		for (int i = 3; i < argc; i++) {
 			bool timed = argv[i][0] == '=';
 			const char *step = argv[i] + timed;
 
@@ -387,14 +393,15 @@ static void lines(const char *name, int argc, char **argv)
 				/* Else it would always begin at the same point of a quantum. */
 				wait_loops(random_number() % MAX_LOOPS);
 				begin = now_ns();
-				do_step(*step, buffer, lines);
+				for (uint64_t pass = 0; pass < passes; pass++)
+					do_step(*step, buffer, lines);
 				samples[round] = now_ns() - begin - cost;
 			} else {
 				for (unsigned int pass = 0; pass < SETTLE_PASSES; pass++)
 					do_step(*step, buffer, lines);
 			}
 		}
-	printf("name=%s ns=%.4f\n", name, typical(samples, rounds) / lines);
+	printf("name=%s ns=%.4f\n", name, typical(samples, rounds) / passes / lines);
 	free(samples);
 }
 
@@ -558,7 +565,7 @@ static const struct {
 	int least;	/* number of arguments */
 	void (*run)(const char *name, int argc, char **argv);
 } probes[] = {
-	{ "spin", 2, spin }, { "hint", 2, hint }, { "sleep", 2, sleep_well }, { "lines", 3, lines },
+	{ "spin", 2, spin }, { "hint", 2, hint }, { "sleep", 2, sleep_well }, { "lines", 4, lines },
 	{ "chase", 4, chase }, { "bounce", 5, bounce }, { "stream", 4, stream }, { "pingpong", 3, pingpong },
 };
 
