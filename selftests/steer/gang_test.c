@@ -21,7 +21,6 @@
 #define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
 #define BASE_SLICE	"/sys/kernel/debug/sched/base_slice_ns"
 #define MAX_GANG	8
-#define MAX_HOGS	5
 
 FIXTURE(gang) {
 	struct topo t;
@@ -29,7 +28,7 @@ FIXTURE(gang) {
 	/* CPUs to run on: at most MAX_GANG of an LLC, but not the machine's first */
 	cpu_set_t cpus;
 	int nr;
-	struct hogs hogs[MAX_HOGS];
+	struct hogs hogs[3];
 	struct wakee w;
 	struct trace tr;
 	char base_slice[32];
@@ -71,7 +70,7 @@ FIXTURE_TEARDOWN(gang)
 {
 	trace_stop(&self->tr);
 	wakee_stop(&self->w);
-	for (size_t i = 0; i < MAX_HOGS; i++)
+	for (size_t i = 0; i < 3; i++)
 		hogs_stop(&self->hogs[i]);
 	file_write(GANG_VARIANT, "0", 1);
 	if (self->base_slice[0])
@@ -111,7 +110,7 @@ static void hogs_use(FIXTURE_DATA(gang) *self, long ms)
 		if (end)
 			usleep(10000);
 		now = 0;
-		for (size_t i = 0; i < MAX_HOGS; i++)
+		for (size_t i = 0; i < 3; i++)
 			now += hogs_ns(&self->hogs[i]);
 		if (!end)
 			end = now + ms * 1000000ULL * self->nr;
@@ -733,119 +732,6 @@ TEST_F_TIMEOUT(gang, sleeper, 600)
 	}
 	EXPECT_TRUE(good);
 	EXPECT_LT(0, cg_stat(self->a, "gang_slots_led"));
-}
-
-/* CPU time of all members on the last CPU */
-static uint64_t members_ns(const FIXTURE_DATA(gang) *self)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < MAX_HOGS; i++)
-		if (self->hogs[i].nr)
-			sum += task_cpu_ns(self->hogs[i].hog[self->nr - 1].pid);
-	return sum;
-}
-
-/* One that works for 5 ms whenever it is told to, and says when it began. */
-struct worker {
-	pid_t pid;
-	int go[2];
-	uint64_t *began;
-};
-
-static int worker_start(FIXTURE_DATA(gang) *self, struct worker *w, const char *cg, int cpu)
-{
-	char byte;
-
-	w->began = SHARED(uint64_t);
-	if (pipe(w->go))
-		return -errno;
-	w->pid = task_fork(cg);
-	if (w->pid)
-		return w->pid < 0 ? -errno : 0;
-	if (task_pin_cpu(0, cpu))
-		_exit(1);
-	while (read(w->go[0], &byte, 1) == 1) {
-		__atomic_store_n(w->began, members_ns(self), __ATOMIC_SEQ_CST);
-		task_work(5000);
-	}
-	_exit(0);
-}
-
-/* What members got between when it was told to and began: median */
-static uint64_t members_before_worker(FIXTURE_DATA(gang) *self, struct worker *w)
-{
-	uint64_t waited[50];
-	int nr = 50;
-
-	for (int i = 0; i < nr; i++) {
-		uint64_t before;
-
-		if (!WAIT_FOR(task_state(w->pid) == 'S'))
-			return UINT64_MAX;
-		usleep(10000);
-		*w->began = 0;
-		before = members_ns(self);
-		if (write(w->go[1], "", 1) != 1 ||
-		    !WAIT_FOR(__atomic_load_n(w->began, __ATOMIC_SEQ_CST)))
-			return UINT64_MAX;
-		waited[i] = *w->began - before;
-	}
-	qsort(waited, nr, sizeof(waited[0]), long_order);
-	return waited[nr / 2];
-}
-
-/*
- *	a, b, n2, n3, n4	gangs, a member on each CPU
- *	h			one on the last CPU that works for milliseconds, and sleeps
- *
- * The gangs take turns, and each may be ahead of its due by a slot. Whoever is in none
- * waits for one slot longer nevertheless, and not for one of each gang.
- */
-TEST_F_TIMEOUT(gang, many_gangs, 600)
-{
-	char *cg[MAX_HOGS] = { self->a, self->b }, name[8];
-	uint64_t with = 0, without;
-	struct worker w;
-	bool good = false;
-
-	REQUIRE_CPUS(2);
-	while (self->nr > 3) {
-		CPU_CLR(cpuset_nth(&self->cpus, 0), &self->cpus);
-		self->nr--;
-	}
-	for (int i = 0; i < MAX_HOGS; i++) {
-		if (!cg[i]) {
-			snprintf(name, sizeof(name), "n%d", i);
-			cg[i] = cg_new(self->top, name);
-		}
-		ASSERT_NE(NULL, cg[i]);
-		ASSERT_EQ(0, hogs_in(self, i, cg[i]));
-	}
-	ASSERT_EQ(0, worker_start(self, &w, self->h, cpuset_nth(&self->cpus, self->nr - 1)));
-
-	for (int i = 0; i < 4 && !good; i++) {
-		for (int j = 0; j < MAX_HOGS; j++)
-			ASSERT_EQ(0, cg_write(cg[j], "cpu.gang", "0"));
-		hogs_use(self, 100);
-		without = members_before_worker(self, &w);
-		for (int j = 0; j < MAX_HOGS; j++)
-			ASSERT_EQ(0, cg_write(cg[j], "cpu.gang", "1"));
-		hogs_use(self, 100);
-		with = members_before_worker(self, &w);
-		TH_LOG("members ran for %.1f ms before the worker, without gangs for %.1f ms",
-		       with / 1e6, without / 1e6);
-		good = with <= without + slot_ns();
-	}
-	EXPECT_TRUE(good);
-	for (int i = 0; i < MAX_HOGS; i++) {
-		EXPECT_LT(0, cg_stat(cg[i], "gang_slots_led"));
-		if (i > 1)
-			free(cg[i]);
-	}
-	task_kill(w.pid);
-	close(w.go[0]);
-	close(w.go[1]);
 }
 
 /*
