@@ -88,6 +88,7 @@ void steer_tg_offline(struct task_group *tg);
 void steer_tg_free(struct task_group *tg);
 void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 
+bool steer_siblings_idle(int cpu);
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint);
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync);

@@ -1340,17 +1340,6 @@ static bool steer_gang_allowed(struct task_struct *p, int cpu)
 	       sched_cpu_cookie_match(cpu_rq(cpu), p);
 }
 
-static bool steer_gang_siblings_idle(int cpu)
-{
-	int sibling;
-
-	for_each_cpu(sibling, steer_core_mask(cpu)) {
-		if (sibling != cpu && !available_idle_cpu(sibling))
-			return false;
-	}
-	return true;
-}
-
 /*
  * A CPU of the scope of @from on which no member is runnable: one of an idle core, else an
  * idle one, else, if @busy, the one with fewest tasks.
@@ -1365,7 +1354,7 @@ static int steer_gang_room(struct task_struct *p, struct steer_gang *gang, int f
 		if (!steer_gang_allowed(p, cpu) || steer_gang_queued(gang, cpu))
 			continue;
 		if (available_idle_cpu(cpu)) {
-			if (!sched_smt_active() || steer_gang_siblings_idle(cpu))
+			if (!sched_smt_active() || steer_siblings_idle(cpu))
 				return cpu;
 			if (least) {
 				least = 0;

@@ -222,7 +222,13 @@ static __always_inline bool steer_takes_turns(struct task_struct *p, bool sync)
 	return sync && READ_ONCE(p->last_wakee) == current;
 }
 
-static bool steer_siblings_idle(int cpu)
+/**
+ * steer_siblings_idle - are the other threads of a core idle?
+ * @cpu: a thread of the core, which is not asked about itself
+ *
+ * Return: true if they are, or if there are none.
+ */
+bool steer_siblings_idle(int cpu)
 {
 	int sibling;
 
