@@ -46,7 +46,8 @@
  * unless a timer was late.
  *
  * With a second gang B on the same CPUs, EEVDF picks B where it picked H, and the
- * first CPU to do so leads B's slot.
+ * first CPU to do so leads B's slot. If B is on other CPUs of the scope, of which none is
+ * A's, they run it as EEVDF says during A's slot, and pick again at the end of that.
  *
  * Who has a say
  * -------------
@@ -1647,6 +1648,22 @@ static bool steer_gang_goes_on(struct rq *rq, struct steer_gang_cpu *me,
 	return steer_gang_overrules(&me->overruled, me->now, me->end, steer_gang_length());
 }
 
+/*
+ * When may a slot of @gang begin, of which a member runs here outside of one? At the end of
+ * another gang's, which has no member here that would set the timer. If this CPU waited for
+ * its next pick, that could come in such a slot again, each time. 0 if nothing is to be waited for.
+ */
+static u64 steer_gang_chance(struct rq *rq, struct steer_gang_cpu *me, struct steer_gang *gang)
+{
+	enum steer_scope scope = READ_ONCE(gang->scope);
+	u64 end = me->seen[scope];
+
+	if (!((me->busy | me->held) & BIT(scope)) || end <= me->now ||
+	    steer_gang_others(gang, rq) <= 0)
+		return 0;
+	return end;
+}
+
 bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
 	struct task_struct *p = container_of(se, struct task_struct, se);
@@ -1710,8 +1727,13 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 	if (me->favour) {
 		if (steer_gang_others(me->favour, rq) > 0)
 			steer_gang_arm(me, me->end);
-	} else if (me->held_end) {
-		steer_gang_arm(me, me->held_end);
+	} else {
+		u64 end = me->held_end;
+
+		if (!end && gang)
+			end = steer_gang_chance(rq, me, gang);
+		if (end)
+			steer_gang_arm(me, end);
 	}
 	/* One that goes on running is not switched to. */
 	if (p == steer_rq_donor(rq)) {
