@@ -33,6 +33,14 @@
  *
  * The static key counts the groups that say 1, and goes off a second late, because
  * flipping it interrupts every CPU.
+ *
+ * Parts
+ * -----
+ * Gangs of a scope whose cpusets have no CPU in common have slots of their own (see
+ * kernel/sched/steer_gang.c). Which those are is looked at after gangs began or ended, and
+ * twice a second as long as a scope has two gangs, since cpusets tell nobody when they change.
+ * It takes a hundredth of a CPU at most: with 10,000 gangs it is done the less often. What
+ * is out of date does no harm, so where there is no memory, scopes are not divided.
  */
 #include <linux/cgroup.h>
 #include <linux/debugfs.h>
@@ -42,13 +50,37 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/workqueue.h>
 
 #include "../sched/sched.h"
 #include "../sched/steer.h"
+#include "../sched/steer_gang_rules.h"
+#include "steer_cpus.h"
 #include "steer_css.h"
 
+/* How long after a gang began or ended scopes are divided, and how often anyway. */
+#define STEER_PARTS_SOON	(HZ / 50)
+#define STEER_PARTS_REFRESH	(HZ / 2UL)
+
+/* What is left of a CPU: that takes one part in this many of its time. */
+#define STEER_PARTS_SHARE	100
+
 static DEFINE_MUTEX(steer_gang_mutex);
+
+/* Gangs that have slots, parts of each scope, and how many; under steer_gang_mutex. */
+static LIST_HEAD(steer_gangs);
+static struct list_head steer_parts[STEER_NR_SCOPES];
+static unsigned int steer_nr_gangs[STEER_NR_SCOPES], steer_nr_parts[STEER_NR_SCOPES];
+static struct cpumask steer_part_cpus;
+
+/* Gangs began or ended since; and not before that [jiffies]. */
+static bool steer_parts_outdated;
+static unsigned long steer_parts_next;
+
+static void steer_parts_refresh(struct work_struct *work);
+static DECLARE_DELAYED_WORK(steer_parts_work, steer_parts_refresh);
 
 /* Groups that say 1; written under steer_gang_mutex. */
 static int steer_gang_users;
@@ -63,6 +95,143 @@ static const char * const steer_scopes[STEER_NR_SCOPES] = {
 static struct steer_gang_group *steer_gang_group(struct cgroup_subsys_state *css)
 {
 	return &steer_css_tg(css)->steer.gang;
+}
+
+/* ------------------------------------------------------------------ parts */
+
+static void steer_parts_free(struct list_head *parts)
+{
+	struct steer_gang_part *part, *next;
+
+	list_for_each_entry_safe(part, next, parts, link) {
+		list_del(&part->link);
+		kfree_rcu(part, rcu);
+	}
+}
+
+/* What the gangs of a scope divide it into: nothing, if there is one part only. */
+static unsigned int steer_parts_find(enum steer_scope scope, struct list_head *parts)
+{
+	struct steer_gang *gang;
+	unsigned int nr = 0;
+	LIST_HEAD(gone);
+
+	list_for_each_entry(gang, &steer_gangs, link) {
+		struct steer_gang_part *part;
+
+		if (gang->scope != scope)
+			continue;
+		steer_cgroup_cpus(gang->tg->css.cgroup, &steer_part_cpus);
+		cond_resched();
+		if (steer_gang_divided(parts, cpumask_bits(&steer_part_cpus), nr_cpu_ids))
+			continue;
+		part = kzalloc(struct_size(part, cpus, BITS_TO_LONGS(nr_cpu_ids)), GFP_KERNEL);
+		if (!part) {
+			steer_parts_free(parts);
+			break;
+		}
+		bitmap_copy(part->cpus, cpumask_bits(&steer_part_cpus), nr_cpu_ids);
+		steer_gang_divide(parts, part, nr_cpu_ids, &gone);
+	}
+	steer_parts_free(&gone);
+	nr = list_count_nodes(parts);
+	if (nr < 2)
+		steer_parts_free(parts);
+	return nr < 2 ? 0 : nr;
+}
+
+/* Are they the same? Of each no two have a CPU in common. */
+static bool steer_parts_equal(struct list_head *parts, unsigned int nr_parts,
+			      struct list_head *others, unsigned int nr_others)
+{
+	struct steer_gang_part *part;
+
+	if (nr_parts != nr_others)
+		return false;
+	list_for_each_entry(part, parts, link) {
+		struct steer_gang_part *other;
+		bool found = false;
+
+		list_for_each_entry(other, others, link)
+			found |= bitmap_equal(part->cpus, other->cpus, nr_cpu_ids);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+static void steer_parts_update(enum steer_scope scope)
+{
+	LIST_HEAD(parts);
+	LIST_HEAD(before);
+	unsigned int nr = 0;
+
+	if (steer_nr_gangs[scope] > 1)
+		nr = steer_parts_find(scope, &parts);
+	if (steer_parts_equal(&parts, nr, &steer_parts[scope], steer_nr_parts[scope])) {
+		steer_parts_free(&parts);
+		return;
+	}
+	steer_gang_use_parts(scope, &parts);
+	list_splice_init(&steer_parts[scope], &before);
+	list_splice(&parts, &steer_parts[scope]);
+	WRITE_ONCE(steer_nr_parts[scope], nr);
+	steer_parts_free(&before);
+}
+
+static void steer_parts_refresh(struct work_struct *work)
+{
+	unsigned long began, pause;
+	bool again = false;
+	int scope;
+
+	guard(mutex)(&steer_gang_mutex);
+
+	began = jiffies;
+	steer_parts_outdated = false;
+	for (scope = 0; scope < STEER_NR_SCOPES; scope++) {
+		steer_parts_update(scope);
+		again |= steer_nr_gangs[scope] > 1;
+	}
+	pause = (jiffies - began) * STEER_PARTS_SHARE;
+	steer_parts_next = jiffies + pause;
+	if (again)
+		schedule_delayed_work(&steer_parts_work, max(pause, STEER_PARTS_REFRESH));
+}
+
+/* Gangs of this scope began or ended. Those who do so all the time do not put it off. */
+static void steer_parts_changed(enum steer_scope scope)
+{
+	unsigned long delay = STEER_PARTS_SOON;
+
+	lockdep_assert_held(&steer_gang_mutex);
+
+	if (steer_parts_outdated || (steer_nr_gangs[scope] < 2 && !steer_nr_parts[scope]))
+		return;
+	if (time_before(jiffies + delay, steer_parts_next))
+		delay = steer_parts_next - jiffies;
+	steer_parts_outdated = true;
+	mod_delayed_work(system_wq, &steer_parts_work, delay);
+}
+
+/* ----------------------------------------------------- what makes a gang */
+
+static void steer_gang_begin(struct steer_gang *gang, enum steer_scope scope)
+{
+	list_add_tail(&gang->link, &steer_gangs);
+	steer_nr_gangs[scope]++;
+	steer_gang_start(gang, scope);
+	steer_parts_changed(scope);
+}
+
+static void steer_gang_finish(struct steer_gang *gang)
+{
+	enum steer_scope scope = gang->scope;
+
+	steer_gang_stop(gang);
+	steer_nr_gangs[scope]--;
+	list_del(&gang->link);
+	steer_parts_changed(scope);
 }
 
 /*
@@ -84,11 +253,11 @@ static bool steer_gang_resolve(struct cgroup_subsys_state *css)
 		return false;
 
 	if (before && before == group->own)
-		steer_gang_stop(before);
+		steer_gang_finish(before);
 	/* What is in it was written before; readers depend on the pointer. */
 	smp_store_release(&group->effective, gang);
 	if (gang && gang == group->own)
-		steer_gang_start(gang, group->scope);
+		steer_gang_begin(gang, group->scope);
 	return true;
 }
 
@@ -157,7 +326,7 @@ void steer_gang_tg_offline(struct task_group *tg)
 	guard(mutex)(&steer_gang_mutex);
 
 	if (group->effective && group->effective == group->own)
-		steer_gang_stop(group->own);
+		steer_gang_finish(group->own);
 	WRITE_ONCE(group->effective, NULL);
 	steer_gang_use(group, false);
 }
@@ -274,8 +443,8 @@ static ssize_t steer_gang_scope_write(struct kernfs_open_file *of, char *buf,
 		return nbytes;
 	WRITE_ONCE(group->scope, scope);
 	if (group->effective && group->effective == group->own) {
-		steer_gang_stop(group->own);
-		steer_gang_start(group->own, scope);
+		steer_gang_finish(group->own);
+		steer_gang_begin(group->own, scope);
 	}
 	return nbytes;
 }
@@ -303,6 +472,10 @@ static struct cftype steer_gang_files[] = {
 
 static int __init steer_gang_files_init(void)
 {
+	int scope;
+
+	for (scope = 0; scope < STEER_NR_SCOPES; scope++)
+		INIT_LIST_HEAD(&steer_parts[scope]);
 	if (!steer_enabled_at_boot())
 		return 0;
 	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_gang_files);
@@ -311,8 +484,14 @@ subsys_initcall(steer_gang_files_init);
 
 static int steer_gang_debug_show(struct seq_file *sf, void *v)
 {
+	int scope;
+
 	seq_printf(sf, "gang_users %d\ngang_key %d\n", READ_ONCE(steer_gang_users),
 		   static_key_enabled(&steer_gang_key.key));
+	/* Parts that have slots of their own; 0 where the scope is not divided */
+	for (scope = 0; scope < STEER_NR_SCOPES; scope++)
+		seq_printf(sf, "gang_parts_%s %u\n", steer_scopes[scope],
+			   READ_ONCE(steer_nr_parts[scope]));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(steer_gang_debug);

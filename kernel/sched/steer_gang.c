@@ -15,7 +15,7 @@
  * little, the second broke fairness by up to half, and both interrupted others
  * without bound. Here
  *
- *  - time is cut into slots, at most one at a time in each scope. A gang has its
+ *  - time is cut into slots, at most one at a time on the same CPUs. A gang has its
  *    slot, or all that are in no gang have theirs, so there is nothing to start
  *    but at the beginning of a slot: one round of interrupts at most, and only to
  *    CPUs that have a runnable member and run something else of equal standing;
@@ -63,6 +63,16 @@
  * single ones; those differences persist, and do no harm as long as they are
  * smaller than a slot. When they are larger, that CPU goes its own way until they
  * are not.
+ *
+ * Which CPUs share a slot
+ * -----------------------
+ * Those of one scope: of a core, an LLC, a node, or the root domain. But gangs that no CPU
+ * is common to need not take turns. So where cpusets divide the gangs of a scope, so that
+ * none in one part may use a CPU of another, each part has slots of its own. A gang whose
+ * cpuset has CPUs of two parts makes one of them. Affinity does not count: it is that of
+ * single tasks. The cgroup side finds that out now and then (kernel/cgroup/steer_gang.c).
+ * Until then what was true before has an effect: gangs take turns that need not, or one
+ * has slots of its own in each of two parts; in both cases shares are what they are.
  *
  * Within a slot
  * -------------
@@ -203,7 +213,7 @@ enum steer_gang_bid {
 
 /**
  * struct steer_gang_slot - what goes on in one scope
- * @cpu: whose it is: the first one of the scope
+ * @cpu: whose it is: the first one of the scope, or of a part of it
  * @end: when the slot ends, 0 while one is being set up [ns]
  * @seq: number of the slot
  * @gang: whose it is, NULL for the others'
@@ -333,12 +343,15 @@ struct steer_gang_cpu {
 	struct steer_gang_slot	*buddy;
 };
 
-/* A slot belongs to the first CPU of its scope. */
+/* A slot belongs to the first CPU of its scope, or of a part of that. */
 static DEFINE_PER_CPU(struct steer_gang_slot [STEER_NR_SCOPES], steer_gang_slots);
 static DEFINE_PER_CPU_SHARED_ALIGNED(struct steer_gang_cpu, steer_gang_cpus);
 
 /* How many gangs are active in each scope; changed by the cgroup side only. */
 static int steer_gang_nr[STEER_NR_SCOPES];
+
+/* What of each scope has slots of its own, NULL for all of it. */
+static DEFINE_PER_CPU(struct steer_gang_part __rcu *[STEER_NR_SCOPES], steer_gang_parts);
 
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_gang_key, HZ);
@@ -383,8 +396,15 @@ static const struct cpumask *steer_gang_mask(int cpu, enum steer_scope scope)
 /* REQUIRES: the lock of @rq, which keeps it in its root domain. */
 static struct steer_gang_slot *steer_gang_slot(struct rq *rq, enum steer_scope scope)
 {
-	int first = cpumask_first_and(steer_gang_mask(cpu_of(rq), scope), rq->rd->span);
+	const struct cpumask *mask = steer_gang_mask(cpu_of(rq), scope);
+	struct steer_gang_part *part;
+	int first;
 
+	part = rcu_dereference_sched(per_cpu(steer_gang_parts, cpu_of(rq))[scope]);
+	for_each_cpu_and(first, mask, rq->rd->span) {
+		if (!part || test_bit(first, part->cpus))
+			break;
+	}
 	if (first >= nr_cpu_ids)
 		first = cpu_of(rq);
 	return &per_cpu(steer_gang_slots, first)[scope];
@@ -2003,6 +2023,28 @@ void steer_gang_stop(struct steer_gang *gang)
 		if (slot->last == gang)
 			WRITE_ONCE(slot->last, NULL);
 		raw_spin_unlock_irqrestore(&slot->lock, flags);
+	}
+}
+
+/**
+ * steer_gang_use_parts - let parts of a scope have slots of their own
+ * @scope: the scope
+ * @parts: they, to be freed a grace period after they were replaced; none is for all of it
+ *
+ * A slot that is under way ends where it began.
+ */
+void steer_gang_use_parts(enum steer_scope scope, struct list_head *parts)
+{
+	struct steer_gang_part *part, *its;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		its = NULL;
+		list_for_each_entry(part, parts, link) {
+			if (test_bit(cpu, part->cpus))
+				its = part;
+		}
+		rcu_assign_pointer(per_cpu(steer_gang_parts, cpu)[scope], its);
 	}
 }
 

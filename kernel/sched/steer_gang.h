@@ -50,6 +50,7 @@ struct steer_gang_pcpu {
  * @scope: in which CPUs (enum steer_scope)
  * @led: when its last slot began [jiffies]
  * @pcpu: counters, and where it is left alone
+ * @link: among those that have slots; the cgroup side's
  * @rcu: to free it
  */
 struct steer_gang {
@@ -59,6 +60,7 @@ struct steer_gang {
 	u8				scope;
 	unsigned long			led;
 	struct steer_gang_pcpu __percpu	*pcpu;
+	struct list_head		link;
 	struct rcu_head			rcu;
 };
 
@@ -77,6 +79,7 @@ struct steer_gang *steer_gang_alloc(struct task_group *tg, enum steer_scope scop
 void steer_gang_free(struct steer_gang *gang);
 void steer_gang_start(struct steer_gang *gang, enum steer_scope scope);
 void steer_gang_stop(struct steer_gang *gang);
+void steer_gang_use_parts(enum steer_scope scope, struct list_head *parts);
 
 void steer_gang_tg_online(struct task_group *tg);
 void steer_gang_tg_offline(struct task_group *tg);

@@ -10,7 +10,9 @@
 #ifndef _KERNEL_SCHED_STEER_GANG_RULES_H
 #define _KERNEL_SCHED_STEER_GANG_RULES_H
 
+#include <linux/bitmap.h>
 #include <linux/compiler.h>
+#include <linux/list.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/types.h>
@@ -296,6 +298,60 @@ static inline void steer_gang_corun_run(struct steer_gang_corun *corun, int runn
 static inline void steer_gang_corun_fewer(struct steer_gang_corun *corun)
 {
 	WRITE_ONCE(corun->runnable, corun->runnable - 1);
+}
+
+/**
+ * struct steer_gang_part - CPUs of which no gang has some and others that are not of them
+ * @link: among the parts of a scope
+ * @rcu: to free it
+ * @cpus: a bit for each
+ */
+struct steer_gang_part {
+	struct list_head	link;
+	struct rcu_head		rcu;
+	unsigned long		cpus[];
+};
+
+/**
+ * steer_gang_divided - are these CPUs all in one part?
+ * @parts: the parts, of which no two have a CPU in common
+ * @cpus: a bit for each
+ * @nr: number of bits
+ *
+ * Return: true if no part has to be added for them.
+ */
+static inline bool steer_gang_divided(struct list_head *parts, const unsigned long *cpus,
+				      unsigned int nr)
+{
+	struct steer_gang_part *part;
+
+	list_for_each_entry(part, parts, link) {
+		if (bitmap_subset(cpus, part->cpus, nr))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * steer_gang_divide - add CPUs to the parts
+ * @parts: the parts, of which no two have a CPU in common, nor will have
+ * @add: a part with the CPUs of one gang; takes in those parts that have some of them
+ * @nr: number of bits
+ * @gone: gets what was taken in
+ */
+static inline void steer_gang_divide(struct list_head *parts, struct steer_gang_part *add,
+				     unsigned int nr, struct list_head *gone)
+{
+	struct steer_gang_part *part, *next;
+
+	/* What is taken in has no CPU in common with the rest, so that once is enough. */
+	list_for_each_entry_safe(part, next, parts, link) {
+		if (!bitmap_intersects(part->cpus, add->cpus, nr))
+			continue;
+		bitmap_or(add->cpus, add->cpus, part->cpus, nr);
+		list_move(&part->link, gone);
+	}
+	list_add_tail(&add->link, parts);
 }
 
 #endif /* _KERNEL_SCHED_STEER_GANG_RULES_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit tests for the rules of cpu.gang: how long a slot is, who leads, follows and
- * is held back, and what counts as running together.
+ * is held back, what counts as running together, and which CPUs share slots.
  */
 #include <kunit/test.h>
 #include <linux/prandom.h>
@@ -332,6 +332,54 @@ static void steer_test_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, corun.total, 5);
 }
 
+#define STEER_TEST_CPUS	100
+
+/* A part of the CPUs of @cpus, and of one that is in another word of the mask */
+static struct steer_gang_part *steer_test_part(struct kunit *test, unsigned long cpus, int far)
+{
+	struct steer_gang_part *part;
+
+	part = kunit_kzalloc(test, struct_size(part, cpus, BITS_TO_LONGS(STEER_TEST_CPUS)),
+			     GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	part->cpus[0] = cpus;
+	if (far)
+		set_bit(far, part->cpus);
+	return part;
+}
+
+/* Gangs without a common CPU are in different parts, until there is one that joins them. */
+static void steer_test_divide(struct kunit *test)
+{
+	struct steer_gang_part *a = steer_test_part(test, 0x0f, 0);
+	struct steer_gang_part *b = steer_test_part(test, 0xf0, 0);
+	struct steer_gang_part *c = steer_test_part(test, 0xf00, 99);
+	struct steer_gang_part *inside = steer_test_part(test, 0x600, 0);
+	struct steer_gang_part *both = steer_test_part(test, 0x10, 99);
+	LIST_HEAD(parts);
+	LIST_HEAD(gone);
+
+	KUNIT_EXPECT_FALSE(test, steer_gang_divided(&parts, a->cpus, STEER_TEST_CPUS));
+	steer_gang_divide(&parts, a, STEER_TEST_CPUS, &gone);
+	steer_gang_divide(&parts, b, STEER_TEST_CPUS, &gone);
+	KUNIT_EXPECT_FALSE(test, steer_gang_divided(&parts, c->cpus, STEER_TEST_CPUS));
+	steer_gang_divide(&parts, c, STEER_TEST_CPUS, &gone);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&parts), 3);
+	KUNIT_EXPECT_TRUE(test, list_empty(&gone));
+	KUNIT_EXPECT_TRUE(test, steer_gang_divided(&parts, inside->cpus, STEER_TEST_CPUS));
+
+	/* the second and the third become one, and the first stays what it is */
+	KUNIT_EXPECT_FALSE(test, steer_gang_divided(&parts, both->cpus, STEER_TEST_CPUS));
+	steer_gang_divide(&parts, both, STEER_TEST_CPUS, &gone);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&parts), 2);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&gone), 2);
+	KUNIT_EXPECT_EQ(test, a->cpus[0], 0x0f);
+	KUNIT_EXPECT_EQ(test, both->cpus[0], 0xff0);
+	KUNIT_EXPECT_TRUE(test, test_bit(99, both->cpus));
+	KUNIT_EXPECT_TRUE(test, steer_gang_divided(&parts, b->cpus, STEER_TEST_CPUS));
+	KUNIT_EXPECT_TRUE(test, steer_gang_divided(&parts, c->cpus, STEER_TEST_CPUS));
+}
+
 static struct kunit_case steer_gang_cases[] = {
 	KUNIT_CASE(steer_test_length),
 	KUNIT_CASE(steer_test_lag),
@@ -347,6 +395,7 @@ static struct kunit_case steer_gang_cases[] = {
 	KUNIT_CASE(steer_test_pause),
 	KUNIT_CASE(steer_test_corun),
 	KUNIT_CASE(steer_test_absent),
+	KUNIT_CASE(steer_test_divide),
 	{ }
 };
 

@@ -622,6 +622,107 @@ TEST_F_TIMEOUT(gang, side_by_side, 300)
 	EXPECT_GE(2 + cg_stat(self->a, "gang_ipis") / 10, empty);
 }
 
+/* For how long did members of both run in slots at the same time? */
+static double overlapping(const struct stay *stays, int count, unsigned long a, unsigned long b)
+{
+	struct edge *edges = calloc(2 * count, sizeof(*edges));
+	double since = 0, sum = 0;
+	int n = 0, running[2] = { 0, 0 };
+
+	for (int i = 0; i < count; i++) {
+		int of_b = stays[i].cgroup == b;
+
+		if (!of_b && stays[i].cgroup != a)
+			continue;
+		/* b's steps are twice as large */
+		edges[n++] = (struct edge){ stays[i].begin, 1 + of_b };
+		edges[n++] = (struct edge){ stays[i].end, -1 - of_b };
+	}
+	qsort(edges, n, sizeof(*edges), edge_order);
+	for (int i = 0; i < n; i++) {
+		if (running[0] > 0 && running[1] > 0)
+			sum += edges[i].at - since;
+		running[abs(edges[i].step) - 1] += edges[i].step > 0 ? 1 : -1;
+		since = edges[i].at;
+	}
+	free(edges);
+	return sum;
+}
+
+/*
+ *	a, b	gangs of the system, with cpusets
+ *	h	busy loops on the CPUs of both
+ *
+ * While both may use all CPUs they have slots by turns, and where no CPU is common to them
+ * they need not. They take turns again when there is one.
+ */
+TEST_F_TIMEOUT(gang, parts, 600)
+{
+	cpu_set_t half[2], all;
+	struct stay *stays;
+	double both[2], of_a;
+	int count, cpus;
+	char list[64];
+
+	/* the machine's first CPU can be one of them here: it is not about what is late */
+	all = self->t.cpus;
+	cpus = (CPU_COUNT(&all) < MAX_GANG ? CPU_COUNT(&all) : MAX_GANG) / 2;
+	if (cpus < 2)
+		SKIP(return, "needs four CPUs");
+	for (int i = 0; i < 2; i++) {
+		CPU_ZERO(&half[i]);
+		for (int n = 0; n < cpus; n++)
+			CPU_SET(cpuset_nth(&all, i * cpus + n), &half[i]);
+	}
+	CPU_OR(&all, &half[0], &half[1]);
+	ASSERT_EQ(0, cg_enable(self->top, "+cpuset"));
+	ASSERT_LT(0, file_read(BASE_SLICE, self->base_slice, sizeof(self->base_slice)));
+	ASSERT_EQ(0, file_write(BASE_SLICE, "20000000", 8));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang.scope", "system"));
+	ASSERT_EQ(0, cg_write(self->b, "cpu.gang.scope", "system"));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_start(&self->hogs[0], self->a, &half[0], 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[0]));
+	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->b, &half[1], 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
+	ASSERT_EQ(0, hogs_start(&self->hogs[2], self->h, &all, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[2]));
+
+	for (int divided = 0; divided < 2; divided++) {
+		if (divided) {
+			cpulist_format(&half[0], list, sizeof(list));
+			ASSERT_EQ(0, cg_write(self->a, "cpuset.cpus", list));
+			cpulist_format(&half[1], list, sizeof(list));
+			ASSERT_EQ(0, cg_write(self->b, "cpuset.cpus", list));
+		}
+		EXPECT_TRUE(WAIT_FOR(file_key(GANG_DEBUG, "gang_parts_system") == 2 * divided));
+		hogs_use(self, 300);
+		ASSERT_EQ(0, trace_start(&self->tr, "steer", "steer_gang_follow", NULL));
+		ASSERT_EQ(0, trace_start(&self->tr, "steer", "steer_gang_end", NULL));
+		hogs_use(self, 2000);
+		count = stays_read(&self->tr, &stays);
+		trace_stop(&self->tr);
+		ASSERT_LT(0, count);
+		both[divided] = overlapping(stays, count, cg_id(self->a), cg_id(self->b));
+		of_a = alone_sum(stays, count, cg_id(self->a)) / cpus;
+		free(stays);
+		TH_LOG("%s: a in slots for %.0f ms a CPU, both at once for %.0f ms",
+		       divided ? "cpusets without a common CPU" : "all CPUs", of_a * 1000,
+		       both[divided] * 1000);
+		EXPECT_LT(0.2, of_a);
+	}
+	/* a stay can be read as longer than it was by what a switch takes */
+	EXPECT_GT(0.1, both[0]);
+	EXPECT_LT(0.2, both[1]);
+
+	/* one CPU in common */
+	CPU_SET(cpuset_nth(&half[0], 0), &half[1]);
+	cpulist_format(&half[1], list, sizeof(list));
+	ASSERT_EQ(0, cg_write(self->b, "cpuset.cpus", list));
+	EXPECT_TRUE(WAIT_FOR(file_key(GANG_DEBUG, "gang_parts_system") == 0));
+}
+
 /* Shares of @a and @h while both have a hog on each CPU, as accounted [%] */
 static double share(FIXTURE_DATA(gang) *self, long ms)
 {
