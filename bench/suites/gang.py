@@ -33,10 +33,14 @@ def part(group: str, load: int, machine: Layout) -> str | None:
     return cpu_list(cpus[len(cpus) * index // load:len(cpus) * (index + 1) // load])
 
 
-def gang(name: str, kind: str, block: str, scope: str = "", variant: int = 0) -> Configuration:
+PARTED = Setting("gang*", "cpuset.cpus", part)
+
+
+def gang(name: str, kind: str, block: str, scope: str = "", variant: int = 0, *more: Setting) -> Configuration:
     return Configuration(
         name, kind, block, switches=(Switch(VARIANT, str(variant), "0"),) if variant else (),
-        settings=(*((Setting("gang*", "cpu.gang.scope", scope),) if scope else ()), Setting("gang*", "cpu.gang", "1")),
+        settings=(*more, *((Setting("gang*", "cpu.gang.scope", scope),) if scope else ()),
+                  Setting("gang*", "cpu.gang", "1")),
         needs=("gang0/cpu.gang", *(("gang0/cpu.gang.scope",) if scope else ()), *((VARIANT,) if variant else ())))
 
 
@@ -44,11 +48,13 @@ CONFIGURATIONS = (
     Configuration("eevdf", BASELINE),
     Configuration("slices", TODAY, "Today", switches=(Switch(SLICE, str(LONG_SLICE_NS), str(SLICE_NS)),)),
     Configuration("pinned", TODAY, "Today", variables={"pin": "--pin"}),
-    Configuration("cpuset", TODAY, "Today", settings=(Setting("gang*", "cpuset.cpus", part),)),
+    Configuration("cpuset", TODAY, "Today", settings=(PARTED,)),
     Configuration("core_sched", TODAY, "Today", variables={"cookie": "--cookie"}, smt_only=True),
     gang("v1", SEED, "Seed 2", "system", 1),
     gang("v2", SEED, "Seed 2", "system", 2),
     *(gang(f"gang_{scope}", OURS, "Gangs", scope) for scope in SCOPES),
+    # Gangs that have no CPU in common have slots at the same time. No scope of its own, so not judged as one.
+    gang("gang_cpuset", OURS, "Gangs", "system", 0, PARTED),
 )
 GANGS = tuple(f"gang_{scope}" for scope in SCOPES)
 

@@ -101,7 +101,7 @@ class Contents(unittest.TestCase):
         kinds = {configuration.name: configuration.kind for configuration in GANG.configurations}
         self.assertEqual(kinds, {"eevdf": BASELINE, "slices": TODAY, "pinned": TODAY, "cpuset": TODAY,
                                  "core_sched": TODAY, "v1": SEED, "v2": SEED, "gang_core": OURS, "gang_llc": OURS,
-                                 "gang_node": OURS, "gang_system": OURS})
+                                 "gang_node": OURS, "gang_system": OURS, "gang_cpuset": OURS})
         for configuration in GANG.configurations:
             uses = any(setting.file.startswith("cpu.gang") for setting in configuration.settings)
             self.assertEqual(uses, configuration.kind in (OURS, SEED))
@@ -109,6 +109,7 @@ class Contents(unittest.TestCase):
 
     def test_cpusets_are_disjoint_and_whole(self) -> None:
         setting = GANG.configuration("cpuset").settings[0]
+        self.assertIn(setting, GANG.configuration("gang_cpuset").settings)
         self.assertEqual([setting.value_for(f"gang{i}", 2, EIGHT) for i in range(2)], ["0-3", "4-7"])
         self.assertEqual([setting.value_for(f"gang{i}", 3, EIGHT) for i in range(3)], ["0-1", "2-4", "5-7"])
         self.assertIsNone(setting.value_for("gang0", 1, EIGHT))
