@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / name) for name in ("scripts", "vm", "bench/lab")]
 
 from common import Fail, Target, run_main  # noqa: E402
-from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
+from ktap import FAILED, PASSED, Test, tell  # noqa: E402
 from selfcheck import failed_twice  # noqa: E402
 from suites.overhead import (ELSEWHERE, IN_USE_PERCENT, INSTRUCTIONS, MOVING, OWN, SETTLED, SUITE,  # noqa: E402
                              UNUSED)
@@ -187,12 +187,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", action="store_true", help="judge counts instead of ratios")
     arguments = parser.parse_args()
-    tests = (run_counts if arguments.counts else run)(Target.from_environment())
-    for line in remarks(tests):
-        print(f"    {line}")
-    counts = summary(tests)
-    print(counted(counts))
-    return 1 if counts[FAILED] else 0
+    return tell((run_counts if arguments.counts else run)(Target.from_environment()))
 
 
 if __name__ == "__main__":

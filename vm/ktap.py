@@ -57,6 +57,15 @@ def remarks(tests: list[Test]) -> list[str]:
                     for reason, names in reasons.items()]
 
 
+def tell(tests: list[Test]) -> int:
+    """Print what there is to say, and the counts. Returns the exit status."""
+    for line in remarks(tests):
+        print(f"  {line}")
+    counts = summary(tests)
+    print(counted(counts))
+    return 1 if counts[FAILED] else 0
+
+
 def reason(comments: Iterable[str]) -> str:
     """Why a test failed, by the comments in front of its result: from the first expectation that was not met; without
     one the first comments, for the others are its log."""

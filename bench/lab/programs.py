@@ -22,7 +22,7 @@ if str(ROOT / "bench") not in sys.path:
 import lab  # noqa: E402
 import parsers  # noqa: E402
 from common import Target, run_main  # noqa: E402
-from ktap import FAILED, PASSED, Test, counted, remarks, summary  # noqa: E402
+from ktap import FAILED, PASSED, Test, tell  # noqa: E402
 
 # In slow motion, because tbench takes a second at least.
 MACHINE = "1x2x2x2@20"
@@ -95,12 +95,7 @@ def run(_: Target) -> list[Test]:
 
 
 def main() -> int:
-    tests = run(Target.from_environment())
-    for line in remarks(tests):
-        print(f"  {line}")
-    counts = summary(tests)
-    print(counted(counts))
-    return 1 if counts[FAILED] else 0
+    return tell(run(Target.from_environment()))
 
 
 if __name__ == "__main__":

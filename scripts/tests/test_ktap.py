@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Only a run that is clearly a success passes."""
 
+import contextlib
+import io
 import unittest
 
 import context  # noqa: F401
@@ -24,6 +26,22 @@ def report(*programs: tuple[str, list[str], int], done: bool = True, nonce: str 
 
 def failures(tests: list[ktap.Test]) -> list[str]:
     return [test.name for test in tests if test.status == FAILED]
+
+
+class Tell(unittest.TestCase):
+    def tell(self, *tests: ktap.Test) -> tuple[int, list[str]]:
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            status = ktap.tell(list(tests))
+        return status, output.getvalue().splitlines()
+
+    def test_counts_come_last_and_alone(self) -> None:
+        self.assertEqual(self.tell(ktap.Test("a", PASSED), ktap.Test("b", SKIPPED, "no SMT")),
+                         (0, ["  SKIPPED b: no SMT", "1 passed, 0 failed, 1 skipped"]))
+
+    def test_failure(self) -> None:
+        self.assertEqual(self.tell(ktap.Test("a", FAILED, "7 > 5")),
+                         (1, ["  FAILED a: 7 > 5", "0 passed, 1 failed, 0 skipped"]))
 
 
 class Judge(unittest.TestCase):
