@@ -8,6 +8,7 @@
 #ifndef _KERNEL_SCHED_STEER_COMPAT_H
 #define _KERNEL_SCHED_STEER_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/kernel_stat.h>
 #include <linux/tick.h>
 #include <linux/version.h>
@@ -45,6 +46,19 @@ static inline int steer_nr_wanting(struct rq *rq)
 #else
 #define steer_rq_donor(rq)	rcu_dereference_raw((rq)->curr)
 #endif
+
+/* 6.13 sets up a timer by one call; the other one is gone since 6.15. */
+static inline void steer_hrtimer_setup(struct hrtimer *timer,
+				       enum hrtimer_restart (*function)(struct hrtimer *timer),
+				       enum hrtimer_mode mode)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(timer, function, CLOCK_MONOTONIC, mode);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, mode);
+	timer->function = function;
+#endif
+}
 
 /* Is this queue throttled by cpu.max, or a group above it? Readable without lock. */
 #ifdef CONFIG_CFS_BANDWIDTH

@@ -2057,8 +2057,7 @@ static int __init steer_gang_init(void)
 
 		me->cpu = cpu;
 		INIT_CSD(&me->csd, steer_gang_kicked, me);
-		hrtimer_init(&me->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_PINNED_HARD);
-		me->timer.function = steer_gang_timer;
+		steer_hrtimer_setup(&me->timer, steer_gang_timer, HRTIMER_MODE_ABS_PINNED_HARD);
 		for (scope = 0; scope < STEER_NR_SCOPES; scope++) {
 			per_cpu(steer_gang_slots, cpu)[scope].cpu = cpu;
 			raw_spin_lock_init(&per_cpu(steer_gang_slots, cpu)[scope].lock);

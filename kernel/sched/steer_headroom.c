@@ -1391,8 +1391,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	raw_spin_lock_init(&pool->lock);
 	list_add_tail(&pool->link, &arena->pools);
 
-	hrtimer_init(&pool->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_PINNED);
-	pool->timer.function = steer_pool_timer;
+	steer_hrtimer_setup(&pool->timer, steer_pool_timer, HRTIMER_MODE_ABS_PINNED);
 	/* All periods end at the same time, and so read the same clocks. */
 	now = ktime_get_ns();
 	steer_pool_look(pool, now, &view);
