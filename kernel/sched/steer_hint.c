@@ -54,6 +54,10 @@
  * its LLC goes to the nearest idle CPU beyond, unless its waker is about to sleep. If
  * the two take turns, it does even then where a third one waits for the waker's CPU:
  * what keeps that many pairs in one LLC would be nothing but that none leaves first.
+ * But not to an LLC with more runnable tasks than CPUs: what is idle there is so for a
+ * moment, until the balancer has found what waits beside it. And a CPU that looked for
+ * an idle one in vain does not look again in the same jiffy. When it did so at each wakeup,
+ * 64 pairs on 32 CPUs lost a tenth to a fifth of what they did by it.
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
@@ -139,6 +143,9 @@
 
 /* When the LLC was found crowded, in jiffies; that of its first CPU counts. */
 static DEFINE_PER_CPU(unsigned long, steer_crowded);
+
+/* When a search beyond the LLC last found nothing, in jiffies; of the CPU that searched. */
+static DEFINE_PER_CPU(unsigned long, steer_full);
 
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
@@ -412,6 +419,62 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
 	return steer_idle_in_llc(p, pointed, prev_cpu);
 }
 
+/**
+ * struct steer_llc_load - a CPU's view of one LLC, renewed each jiffy
+ * @stamp: jiffies when it was taken
+ * @llc: id of the LLC, plus one
+ * @overloaded: had it more runnable tasks than CPUs?
+ * @allowed: for tasks that may use these CPUs
+ */
+struct steer_llc_load {
+	unsigned long	stamp;
+	int		llc;
+	bool		overloaded;
+	struct cpumask	allowed;
+};
+
+static DEFINE_PER_CPU(struct steer_llc_load, steer_llc_load);
+
+/* Do two masks agree about the CPUs of @span? */
+static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *a,
+			      const struct cpumask *b)
+{
+	int cpu;
+
+	for_each_cpu(cpu, span) {
+		if (cpumask_test_cpu(cpu, a) != cpumask_test_cpu(cpu, b))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Has the LLC more runnable tasks than CPUs, among those that @p may use? Tasks
+ * of all classes count, but for SCHED_IDLE ones, which give way. Reading the
+ * runqueues of an LLC for every task that a balance pass looks at would be too
+ * much with a remote rq lock held; tasks of one group mostly have one mask.
+ */
+static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
+{
+	struct steer_llc_load *load = this_cpu_ptr(&steer_llc_load);
+	const struct cpumask *span = steer_llc(in_llc);
+	int llc = per_cpu(sd_llc_id, in_llc) + 1;
+	int cpu, room = 0;
+
+	if (load->llc == llc && !(jiffies - load->stamp) &&
+	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
+		return load->overloaded;
+
+	for_each_cpu_and(cpu, span, p->cpus_ptr)
+		room += 1 - max(steer_nr_wanting(cpu_rq(cpu)), 0);
+
+	load->stamp = jiffies;
+	load->llc = llc;
+	load->overloaded = room < 0;
+	cpumask_copy(&load->allowed, p->cpus_ptr);
+	return load->overloaded;
+}
+
 /*
  * Hints that draw tasks together can draw more of them into an LLC than it has
  * CPUs. The default path would keep them there, because it searches one LLC, and
@@ -420,14 +483,35 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
  */
 static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 {
+	int cpu = steer_idle_in_llc(p, target, prev_cpu);
+
+	return cpu >= 0 ? cpu : steer_idle_beyond(p, target, prev_cpu, 0);
+}
+
+/* Does the default path find an idle CPU without a search? */
+static bool steer_finds_itself(struct task_struct *p, int target, int prev_cpu)
+{
+	return steer_cpu_idle(p, target) ||
+	       (steer_same_llc(target, prev_cpu) && steer_cpu_idle(p, prev_cpu));
+}
+
+/*
+ * As above, for a task that its hints brought there. An idle CPU among those that have too
+ * much to do is that for a moment only. And where there was none, none is looked for until
+ * the next jiffy: on a full machine, to look at all CPUs is a tenth of what a message takes.
+ */
+static int steer_overflow_hinted(struct task_struct *p, int target, int prev_cpu)
+{
 	int cpu;
 
-	/* These it finds itself. */
-	if (steer_cpu_idle(p, target) ||
-	    (steer_same_llc(target, prev_cpu) && steer_cpu_idle(p, prev_cpu)))
+	if (steer_finds_itself(p, target, prev_cpu) || this_cpu_read(steer_full) == jiffies)
 		return -1;
-	cpu = steer_idle_in_llc(p, target, prev_cpu);
-	return cpu >= 0 ? cpu : steer_idle_beyond(p, target, prev_cpu, 0);
+	cpu = steer_overflow(p, target, prev_cpu);
+	if (cpu >= 0 && available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
+		cpu = -1;
+	if (cpu < 0)
+		this_cpu_write(steer_full, jiffies);
+	return cpu;
 }
 
 /* Do the hints gather tasks, and leave it to us what becomes of those without room? */
@@ -691,7 +775,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		reach = steer_verdict_of(found);
 	}
 	if (found < 0 && steer_overflows(p, hint, sync))
-		found = steer_overflow(p, target, prev_cpu);
+		found = steer_overflow_hinted(p, target, prev_cpu);
 	if (no_search) {
 		if (found < 0)
 			found = steer_unsearched(p, target, prev_cpu);
@@ -790,7 +874,9 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	    steer_takes_turns(p, sync))
 		return -1;
 	cpu = steer_stays(p, target, prev_cpu);
-	return cpu >= 0 ? cpu : steer_overflow(p, target, prev_cpu);
+	if (cpu >= 0 || steer_finds_itself(p, target, prev_cpu))
+		return cpu;
+	return steer_overflow(p, target, prev_cpu);
 }
 
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
@@ -899,62 +985,6 @@ int __steer_fork_cpu(struct task_struct *p, int parent_cpu)
 bool __steer_fork_spread(struct task_struct *p)
 {
 	return steer_hint(p) & STEER_FORK_SPREAD;
-}
-
-/**
- * struct steer_llc_load - a CPU's view of one LLC, renewed each jiffy
- * @stamp: jiffies when it was taken
- * @llc: id of the LLC, plus one
- * @overloaded: had it more runnable tasks than CPUs?
- * @allowed: for tasks that may use these CPUs
- */
-struct steer_llc_load {
-	unsigned long	stamp;
-	int		llc;
-	bool		overloaded;
-	struct cpumask	allowed;
-};
-
-static DEFINE_PER_CPU(struct steer_llc_load, steer_llc_load);
-
-/* Do two masks agree about the CPUs of @span? */
-static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *a,
-			      const struct cpumask *b)
-{
-	int cpu;
-
-	for_each_cpu(cpu, span) {
-		if (cpumask_test_cpu(cpu, a) != cpumask_test_cpu(cpu, b))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Has the LLC more runnable tasks than CPUs, among those that @p may use? Tasks
- * of all classes count, but for SCHED_IDLE ones, which give way. Reading the
- * runqueues of an LLC for every task that a balance pass looks at would be too
- * much with a remote rq lock held; tasks of one group mostly have one mask.
- */
-static bool steer_llc_overloaded(struct task_struct *p, int src_cpu)
-{
-	struct steer_llc_load *load = this_cpu_ptr(&steer_llc_load);
-	const struct cpumask *span = steer_llc(src_cpu);
-	int llc = per_cpu(sd_llc_id, src_cpu) + 1;
-	int cpu, room = 0;
-
-	if (load->llc == llc && !(jiffies - load->stamp) &&
-	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
-		return load->overloaded;
-
-	for_each_cpu_and(cpu, span, p->cpus_ptr)
-		room += 1 - max(steer_nr_wanting(cpu_rq(cpu)), 0);
-
-	load->stamp = jiffies;
-	load->llc = llc;
-	load->overloaded = room < 0;
-	cpumask_copy(&load->allowed, p->cpus_ptr);
-	return load->overloaded;
 }
 
 bool __steer_balance_hold(struct task_struct *p, int dst_cpu,

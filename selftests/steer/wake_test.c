@@ -518,6 +518,38 @@ TEST_F_TIMEOUT(wake, pair_stays, 180)
 }
 
 /*
+ * A third one waits for the waker's CPU, but the LLC of the only idle CPU has more to do than
+ * CPUs, too: what waits there has a better right to it, and gets it in a moment unless, as
+ * here, it is pinned. Nobody leaves for that.
+ */
+TEST_F_TIMEOUT(wake, pair_crowded, 180)
+{
+	static const char *const hints[] = { "fork_affine", "wake_affine", "wake_hold" };
+	cpu_set_t once, twice;
+	struct pair pair;
+	int on;
+
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->b) < 3)
+		SKIP(return, "needs an LLC of three CPUs");
+	once = cpuset_minus(self->t.cpus, cpuset_or(cpuset_one(self->a0), cpuset_one(self->b0)));
+	twice = cpuset_or(cpuset_minus(once, self->a), cpuset_one(self->a0));
+	ASSERT_EQ(0, pair_start(&pair, self->cg, 2000));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &once, HOG_NICE));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	ASSERT_EQ(0, hogs_start(&self->more, NULL, &twice, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
+		ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", hints[i]));
+		on = pair_together(&pair, self->a0, self->a1, self->a0, &self->t.cpus);
+		ASSERT_LE(0, on);
+		TH_LOG("%-12s of %d: %d where the waker was", hints[i], ROUNDS, on);
+		EXPECT_LE(HALF, on);
+	}
+	task_kill(pair.partner);
+}
+
+/*
  * Two tasks that take turns, in two LLCs: the default is to bring them together,
  * and wake_hold does not keep them apart.
  */
