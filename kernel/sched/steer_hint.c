@@ -504,7 +504,7 @@ static int steer_overflow_hinted(struct task_struct *p, int target, int prev_cpu
 {
 	int cpu;
 
-	if (steer_finds_itself(p, target, prev_cpu) || this_cpu_read(steer_full) == jiffies)
+	if (steer_finds_itself(p, target, prev_cpu) || !(jiffies - this_cpu_read(steer_full)))
 		return -1;
 	cpu = steer_overflow(p, target, prev_cpu);
 	if (cpu >= 0 && available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
