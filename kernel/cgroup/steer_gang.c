@@ -69,10 +69,8 @@
 
 static DEFINE_MUTEX(steer_gang_mutex);
 
-/* Gangs that have slots, parts of each scope, and how many; under steer_gang_mutex. */
-static LIST_HEAD(steer_gangs);
-static struct list_head steer_parts[STEER_NR_SCOPES];
-static unsigned int steer_nr_gangs[STEER_NR_SCOPES], steer_nr_parts[STEER_NR_SCOPES];
+/* Gangs of each scope that have slots, and its parts, none or some; under steer_gang_mutex. */
+static struct list_head steer_gangs[STEER_NR_SCOPES], steer_parts[STEER_NR_SCOPES];
 static struct cpumask steer_part_cpus;
 
 /* Gangs began or ended since; and not before that [jiffies]. */
@@ -99,6 +97,12 @@ static struct steer_gang_group *steer_gang_group(struct cgroup_subsys_state *css
 
 /* ------------------------------------------------------------------ parts */
 
+/* With one gang there is nothing to divide. */
+static bool steer_parts_possible(enum steer_scope scope)
+{
+	return !list_empty(&steer_gangs[scope]) && !list_is_singular(&steer_gangs[scope]);
+}
+
 static void steer_parts_free(struct list_head *parts)
 {
 	struct steer_gang_part *part, *next;
@@ -109,18 +113,15 @@ static void steer_parts_free(struct list_head *parts)
 	}
 }
 
-/* What the gangs of a scope divide it into: nothing, if there is one part only. */
-static unsigned int steer_parts_find(enum steer_scope scope, struct list_head *parts)
+/* What the gangs of a scope divide it into: nothing, if that is one part only. */
+static void steer_parts_find(enum steer_scope scope, struct list_head *parts)
 {
 	struct steer_gang *gang;
-	unsigned int nr = 0;
 	LIST_HEAD(gone);
 
-	list_for_each_entry(gang, &steer_gangs, link) {
+	list_for_each_entry(gang, &steer_gangs[scope], link) {
 		struct steer_gang_part *part;
 
-		if (gang->scope != scope)
-			continue;
 		steer_cgroup_cpus(gang->tg->css.cgroup, &steer_part_cpus);
 		cond_resched();
 		if (steer_gang_divided(parts, cpumask_bits(&steer_part_cpus), nr_cpu_ids))
@@ -134,19 +135,16 @@ static unsigned int steer_parts_find(enum steer_scope scope, struct list_head *p
 		steer_gang_divide(parts, part, nr_cpu_ids, &gone);
 	}
 	steer_parts_free(&gone);
-	nr = list_count_nodes(parts);
-	if (nr < 2)
+	if (list_is_singular(parts))
 		steer_parts_free(parts);
-	return nr < 2 ? 0 : nr;
 }
 
 /* Are they the same? Of each no two have a CPU in common. */
-static bool steer_parts_equal(struct list_head *parts, unsigned int nr_parts,
-			      struct list_head *others, unsigned int nr_others)
+static bool steer_parts_equal(struct list_head *parts, struct list_head *others)
 {
 	struct steer_gang_part *part;
 
-	if (nr_parts != nr_others)
+	if (list_count_nodes(parts) != list_count_nodes(others))
 		return false;
 	list_for_each_entry(part, parts, link) {
 		struct steer_gang_part *other;
@@ -164,18 +162,15 @@ static void steer_parts_update(enum steer_scope scope)
 {
 	LIST_HEAD(parts);
 	LIST_HEAD(before);
-	unsigned int nr = 0;
 
-	if (steer_nr_gangs[scope] > 1)
-		nr = steer_parts_find(scope, &parts);
-	if (steer_parts_equal(&parts, nr, &steer_parts[scope], steer_nr_parts[scope])) {
-		steer_parts_free(&parts);
-		return;
+	if (steer_parts_possible(scope))
+		steer_parts_find(scope, &parts);
+	if (!steer_parts_equal(&parts, &steer_parts[scope])) {
+		steer_gang_use_parts(scope, &parts);
+		list_splice_init(&steer_parts[scope], &before);
+		list_splice_init(&parts, &steer_parts[scope]);
 	}
-	steer_gang_use_parts(scope, &parts);
-	list_splice_init(&steer_parts[scope], &before);
-	list_splice(&parts, &steer_parts[scope]);
-	WRITE_ONCE(steer_nr_parts[scope], nr);
+	steer_parts_free(&parts);
 	steer_parts_free(&before);
 }
 
@@ -191,7 +186,7 @@ static void steer_parts_refresh(struct work_struct *work)
 	steer_parts_outdated = false;
 	for (scope = 0; scope < STEER_NR_SCOPES; scope++) {
 		steer_parts_update(scope);
-		again |= steer_nr_gangs[scope] > 1;
+		again |= steer_parts_possible(scope);
 	}
 	pause = (jiffies - began) * STEER_PARTS_SHARE;
 	steer_parts_next = jiffies + pause;
@@ -206,7 +201,8 @@ static void steer_parts_changed(enum steer_scope scope)
 
 	lockdep_assert_held(&steer_gang_mutex);
 
-	if (steer_parts_outdated || (steer_nr_gangs[scope] < 2 && !steer_nr_parts[scope]))
+	if (steer_parts_outdated ||
+	    (!steer_parts_possible(scope) && list_empty(&steer_parts[scope])))
 		return;
 	if (time_before(jiffies + delay, steer_parts_next))
 		delay = steer_parts_next - jiffies;
@@ -218,8 +214,7 @@ static void steer_parts_changed(enum steer_scope scope)
 
 static void steer_gang_begin(struct steer_gang *gang, enum steer_scope scope)
 {
-	list_add_tail(&gang->link, &steer_gangs);
-	steer_nr_gangs[scope]++;
+	list_add_tail(&gang->link, &steer_gangs[scope]);
 	steer_gang_start(gang, scope);
 	steer_parts_changed(scope);
 }
@@ -229,7 +224,6 @@ static void steer_gang_finish(struct steer_gang *gang)
 	enum steer_scope scope = gang->scope;
 
 	steer_gang_stop(gang);
-	steer_nr_gangs[scope]--;
 	list_del(&gang->link);
 	steer_parts_changed(scope);
 }
@@ -474,8 +468,10 @@ static int __init steer_gang_files_init(void)
 {
 	int scope;
 
-	for (scope = 0; scope < STEER_NR_SCOPES; scope++)
+	for (scope = 0; scope < STEER_NR_SCOPES; scope++) {
+		INIT_LIST_HEAD(&steer_gangs[scope]);
 		INIT_LIST_HEAD(&steer_parts[scope]);
+	}
 	if (!steer_enabled_at_boot())
 		return 0;
 	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_gang_files);
@@ -489,9 +485,10 @@ static int steer_gang_debug_show(struct seq_file *sf, void *v)
 	seq_printf(sf, "gang_users %d\ngang_key %d\n", READ_ONCE(steer_gang_users),
 		   static_key_enabled(&steer_gang_key.key));
 	/* Parts that have slots of their own; 0 where the scope is not divided */
+	guard(mutex)(&steer_gang_mutex);
 	for (scope = 0; scope < STEER_NR_SCOPES; scope++)
-		seq_printf(sf, "gang_parts_%s %u\n", steer_scopes[scope],
-			   READ_ONCE(steer_nr_parts[scope]));
+		seq_printf(sf, "gang_parts_%s %zu\n", steer_scopes[scope],
+			   list_count_nodes(&steer_parts[scope]));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(steer_gang_debug);
