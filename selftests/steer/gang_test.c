@@ -700,7 +700,7 @@ TEST_F_TIMEOUT(gang, parts, 600)
 		hogs_use(self, 300);
 		ASSERT_EQ(0, trace_start(&self->tr, "steer", "steer_gang_follow", NULL));
 		ASSERT_EQ(0, trace_start(&self->tr, "steer", "steer_gang_end", NULL));
-		hogs_use(self, 2000);
+		hogs_use(self, 4000);
 		count = stays_read(&self->tr, &stays);
 		trace_stop(&self->tr);
 		ASSERT_LT(0, count);
