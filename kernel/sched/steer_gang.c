@@ -28,7 +28,8 @@
  *    1.2 % of a second;
  *  - whoever has no slots waits for one slot after EEVDF picked it, and not for one of
  *    each gang;
- *  - where nobody competes, nothing is done.
+ *  - where nobody competes, nothing is done, and where no slot was begun lately, next to
+ *    nothing: a pick reads no clock and looks at no slot.
  *
  * The model, with numbers
  * -----------------------
@@ -156,7 +157,9 @@
  * A CPU that is picking when a slot begins, or whose timer is about to make it pick,
  * is not interrupted. It says that it picks before it reads the slots, and reads them
  * again after it has said that it is done; the leader publishes the slot before it
- * asks; so one of them sees the other.
+ * asks; so one of them sees the other. A CPU that finds that nowhere in the machine a slot
+ * was begun lately does not read the slots; all that it asks when it is done is whether
+ * that is still so, as the leader says when slots are read again before it publishes one.
  *
  * Interrupts are asynchronous calls, one request to a CPU. Its flag is cleared before
  * the handler looks at the slots, so one that was not sent because another was under
@@ -274,6 +277,7 @@ struct steer_gang_tried {
  * @held_end: when the first one ends in which a gang waits here [ns]
  * @busy: scopes in which a gang has its slot
  * @wide: those of them that have a member here
+ * @quiet: no slot was begun lately, and the last pick looked at none
  * @seen: ends of the slots that the last pick saw, 0 for one that was being set up [ns]
  * @retried: the last pick was repeated
  * @ask: EEVDF is asked before the favoured slot is obeyed
@@ -317,6 +321,7 @@ struct steer_gang_cpu {
 	u64			held_end;
 	unsigned int		busy;
 	unsigned int		wide;
+	bool			quiet;
 	u64			seen[STEER_NR_SCOPES];
 	bool			retried;
 	bool			ask;
@@ -356,6 +361,12 @@ static DEFINE_PER_CPU(struct steer_gang_part __rcu *[STEER_NR_SCOPES], steer_gan
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_gang_key, HZ);
 
+/* Until then slots may be under way, or just over, somewhere [jiffies]. */
+static unsigned long steer_gang_loud_until = INITIAL_JIFFIES;
+
+/* Does the pick that is under way want more than EEVDF's choice? See steer_gang_entity(). */
+DEFINE_PER_CPU(bool, steer_gang_steers);
+
 /* For comparison only, by debugfs: see enum steer_gang_variant. */
 unsigned int steer_gang_variant;
 
@@ -373,6 +384,21 @@ static void steer_gang_count(struct steer_gang *gang, enum steer_gang_counter co
 static u64 steer_gang_length(void)
 {
 	return steer_gang_slot_length(sysctl_sched_base_slice, TICK_NSEC);
+}
+
+/* Was no slot begun lately, and so is none under way, and none that ended is of interest? */
+static bool steer_gang_quiet(void)
+{
+	return time_after(jiffies, READ_ONCE(steer_gang_loud_until));
+}
+
+/* A slot begins. All CPUs read this, so it is written once in a tick. */
+static void steer_gang_make_loud(u64 length)
+{
+	unsigned long until = jiffies + HZ / 10 + nsecs_to_jiffies(2 * length);
+
+	if (READ_ONCE(steer_gang_loud_until) != until)
+		WRITE_ONCE(steer_gang_loud_until, until);
 }
 
 /* The CPUs of @cpu's scope; some may be outside of its root domain. */
@@ -764,6 +790,7 @@ static void steer_gang_publish(struct steer_gang_slot *slot, struct steer_gang *
 {
 	lockdep_assert_held(&slot->lock);
 
+	steer_gang_make_loud(end - now);
 	steer_gang_close(slot, now, slot->end);
 	WRITE_ONCE(slot->end, 0);
 	smp_wmb();	/* pairs with smp_rmb() in steer_gang_slot_read() */
@@ -1123,11 +1150,10 @@ static bool steer_gang_kthread_first(struct cfs_rq *cfs_rq)
 /* A pick begins: which slots are under way here, and whose member comes next? */
 static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 {
-	u64 length = steer_gang_length();
 	bool asked = me->asked;
+	u64 length;
 	int scope;
 
-	me->now = ktime_get_ns();
 	me->favour = NULL;
 	me->ask = false;
 	me->asked = false;
@@ -1138,6 +1164,15 @@ static void steer_gang_decide(struct rq *rq, struct steer_gang_cpu *me)
 	me->wide = 0;
 	/* What begins while this pick is under way, it sees when it is done. */
 	WRITE_ONCE(me->picking, true);
+	/* No slot, and none that it was in, waited in, or has a timer for. */
+	me->quiet = steer_gang_quiet() && !me->joined && !me->overruled.since && !me->armed;
+	if (me->quiet) {
+		me->woke = false;
+		return;
+	}
+
+	me->now = ktime_get_ns();
+	length = steer_gang_length();
 	if (me->armed && me->armed <= me->now)
 		WRITE_ONCE(me->armed, 0);
 	smp_mb();	/* pairs with the one in steer_gang_lead() */
@@ -1251,17 +1286,24 @@ static bool steer_gang_holds(struct steer_gang_cpu *me, struct rq *rq,
 struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	bool *steers = per_cpu_ptr(&steer_gang_steers, me->cpu);
 
 	lockdep_assert_rq_held(rq);
 
 	if (unlikely(READ_ONCE(steer_gang_variant))) {
 		me->favour = NULL;
 		me->held = 0;
+		me->quiet = false;
 		WRITE_ONCE(me->picking, false);
+		*steers = true;
 		return steer_gang_buddy(rq, me, cfs_rq);
 	}
-	if (cfs_rq == &rq->cfs)
+	if (cfs_rq == &rq->cfs) {
 		steer_gang_decide(rq, me);
+		*steers = me->favour || me->held || me->before;
+		if (!*steers)
+			return NULL;
+	}
 	/* A buddy is taken before EEVDF is asked, and so would not be held back. */
 	if (me->held && !me->favour && cfs_rq->next &&
 	    !READ_ONCE(cfs_rq->tg->steer.gang.effective) &&
@@ -1612,6 +1654,8 @@ static bool steer_gang_missed(struct rq *rq, struct steer_gang_cpu *me)
 	if (!rcu_access_pointer(rq->sd))
 		return false;
 	smp_mb();	/* pairs with the one in steer_gang_lead() */
+	if (me->quiet)
+		return !steer_gang_quiet();
 
 	/* One of a wider scope would come first. */
 	if (me->favour)
@@ -1684,6 +1728,20 @@ static u64 steer_gang_chance(struct rq *rq, struct steer_gang_cpu *me, struct st
 	return end;
 }
 
+/* Nobody competes with @p, of @gang or of none, and no slot is under way: is that still so? */
+static bool steer_gang_quiet_pick(struct rq *rq, struct steer_gang_cpu *me,
+				  struct steer_gang *gang, struct task_struct *p)
+{
+	me->retried = false;
+	me->went = false;
+	if (steer_gang_missed(rq, me))
+		return true;
+	/* One that goes on running is not switched to. */
+	if (p == steer_rq_donor(rq))
+		WRITE_ONCE(me->running, gang);
+	return false;
+}
+
 bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 {
 	struct task_struct *p = container_of(se, struct task_struct, se);
@@ -1698,6 +1756,14 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 		if (gang && rcu_access_pointer(rq->sd))
 			steer_gang_seed_lead(rq, me, gang);
 		return false;
+	}
+
+	if (me->quiet) {
+		if (!gang || (steer_gang_others(gang, rq) <= 0 &&
+			      steer_gang_queued(gang, cpu_of(rq)) < 2))
+			return steer_gang_quiet_pick(rq, me, gang, p);
+		/* There are others to compete with, or members to be spread. */
+		me->now = ktime_get_ns();
 	}
 
 	/*
@@ -1821,7 +1887,7 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 
 	lockdep_assert_rq_held(rq);
 
-	if (!me->joined && !gang)
+	if (!me->joined && (!gang || steer_gang_quiet()))
 		return false;
 	if (is_per_cpu_kthread(p) || READ_ONCE(steer_gang_variant) ||
 	    !rcu_access_pointer(rq->sd))
