@@ -92,8 +92,8 @@ watch() {
 }
 """.replace("LEAD", LEAD).replace("WARM", WARM)
 
-# A bystander that is gone in a moment, and one that is not: 5 of each 20 ms, in units of some 1.6 us.
-BRIEF, BUSY = "--units 2 --period 2000", "--units 3000 --period 20000"
+# A bystander that is gone in a moment, and one that is not: 5 of each 20 ms, in units of 8 us beside a busy sibling.
+BRIEF, BUSY = "--units 2 --period 2000", "--units 600 --period 20000"
 
 METRICS = (
     Metric("rate", "1/s", HIGHER, "operations per second, of all gangs"),

@@ -108,6 +108,7 @@ static inline bool steer_gang_held(s64 lag, u64 slot)
  * struct steer_gang_overruled - who waits on a CPU, although EEVDF picked it there
  * @since: since when somebody does who has no slots, 0 if nobody; or, if EEVDF would have
  *	let it wait for the slot as well, when that ends [ns]
+ * @waits: since when somebody has waited, whatever EEVDF picked; only if @since is set [ns]
  * @until: it has its turn, and is left alone until then [ns]
  *
  * What each single gang may be ahead of its due, adds up over several that take turns.
@@ -115,8 +116,22 @@ static inline bool steer_gang_held(s64 lag, u64 slot)
  */
 struct steer_gang_overruled {
 	u64	since;
+	u64	waits;
 	u64	until;
 };
+
+/**
+ * steer_gang_waits - from now on, somebody waits
+ * @who: of this CPU
+ * @now: the time [ns]
+ */
+static inline void steer_gang_waits(struct steer_gang_overruled *who, u64 now)
+{
+	if (who->since)
+		return;
+	who->since = now;
+	who->waits = now;
+}
 
 /**
  * steer_gang_overrules - may a slot overrule EEVDF, which picked somebody without slots?
@@ -133,13 +148,31 @@ static inline bool steer_gang_overrules(struct steer_gang_overruled *who, u64 no
 {
 	if (now < who->until)
 		return false;
-	if (!who->since)
-		who->since = now;
+	steer_gang_waits(who, now);
 	return end <= who->since + slot + slot / 8;
 }
 
 /**
- * steer_gang_agrees - EEVDF, too, picked a member of the gang that has the slot
+ * steer_gang_too_long - is it whose turn comes, whatever EEVDF picks?
+ * @who: of this CPU
+ * @now: the time [ns]
+ * @end: when the slot ends [ns]
+ * @slot: length of a slot [ns]
+ *
+ * Several gangs are behind and ahead of their due by a slot each, by turns. EEVDF picks those
+ * that are behind, and none of them would be without slots. So it is one of them that somebody
+ * waits for who is in none, and one slot; an eighth is for late timers.
+ *
+ * Return: true if somebody waits who would wait for more than two slots.
+ */
+static inline bool steer_gang_too_long(const struct steer_gang_overruled *who, u64 now, u64 end,
+				       u64 slot)
+{
+	return who->since && now >= who->until && end > who->waits + 2 * slot + slot / 8;
+}
+
+/**
+ * steer_gang_agrees - EEVDF, too, picked somebody who has slots
  * @who: of this CPU
  * @end: when the slot ends [ns]
  */

@@ -248,6 +248,35 @@ static void steer_test_not_overruled(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, steer_gang_overrules(&who, 117 * MS, 120 * MS, 4 * MS));
 }
 
+/* Whoever wakes up in a slot waits for that and for one more, though EEVDF agrees each time. */
+static void steer_test_too_long(struct kunit *test)
+{
+	const u64 slot = 4 * MS;
+	u64 woke;
+
+	for (woke = 100 * MS + 1; woke <= 104 * MS; woke += MS / 16) {
+		struct steer_gang_overruled who = { };
+		u64 now = 104 * MS;
+
+		KUNIT_EXPECT_FALSE(test, steer_gang_too_long(&who, now, now + slot, slot));
+		steer_gang_waits(&who, woke);
+		while (!steer_gang_too_long(&who, now, now + slot, slot)) {
+			steer_gang_agrees(&who, now + slot);
+			now += slot;
+			KUNIT_ASSERT_LE(test, now, 120 * MS);
+		}
+		KUNIT_EXPECT_GT(test, now - woke, slot);
+		KUNIT_EXPECT_LE(test, now - woke, 2 * slot + slot / 8);
+		/* It has its turn, and is not asked for again in that. */
+		steer_gang_not_overruled(&who, true, now, slot);
+		KUNIT_EXPECT_FALSE(test, steer_gang_too_long(&who, now, now + 9 * slot, slot));
+		steer_gang_waits(&who, now + MS);
+		KUNIT_EXPECT_FALSE(test, steer_gang_too_long(&who, now + MS, now + 9 * slot, slot));
+		KUNIT_EXPECT_TRUE(test,
+				  steer_gang_too_long(&who, now + slot, now + 9 * slot, slot));
+	}
+}
+
 /* The slot in which somebody was overruled is followed by the others', unless it is long ago. */
 static void steer_test_yields(struct kunit *test)
 {
@@ -390,6 +419,7 @@ static struct kunit_case steer_gang_cases[] = {
 	KUNIT_CASE(steer_test_charging),
 	KUNIT_CASE(steer_test_overruled),
 	KUNIT_CASE(steer_test_not_overruled),
+	KUNIT_CASE(steer_test_too_long),
 	KUNIT_CASE(steer_test_yields),
 	KUNIT_CASE(steer_test_backoff),
 	KUNIT_CASE(steer_test_pause),
