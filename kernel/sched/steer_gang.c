@@ -1940,6 +1940,12 @@ static bool steer_gang_is_due(struct task_struct *p)
 	return true;
 }
 
+/* Would it run, if it was not for a slot? */
+static bool steer_gang_is_waiting(struct task_struct *p)
+{
+	return !steer_gang_gives_way(p) && steer_gang_is_due(p);
+}
+
 /*
  * In a slot, its members preempt, and nobody else but per-CPU kernel threads, what is
  * brief, and for whom they leave CPU idle; while the others have theirs, members do not.
@@ -1948,13 +1954,14 @@ static bool steer_gang_is_due(struct task_struct *p)
 bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
+	bool picks = test_tsk_need_resched(rcu_dereference_sched(rq->curr));
 	struct steer_gang *gang = steer_gang_of(p), *other;
 	struct steer_gang_slot *slot;
 	u64 now, end, seq;
 
 	lockdep_assert_rq_held(rq);
 
-	if (!me->joined && (!gang || steer_gang_quiet()))
+	if (!me->joined && (picks || !gang || steer_gang_quiet()))
 		return false;
 	if (!sched_feat(WAKEUP_PREEMPTION) || is_per_cpu_kthread(p) ||
 	    READ_ONCE(steer_gang_variant) ||
@@ -1965,6 +1972,12 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 	if (me->joined && now < me->joined_end) {
 		if (gang == me->joined)
 			return false;
+		/* The pick that is due anyway would not ask for it. */
+		if (picks) {
+			if (!gang && !steer_gang_light(p) && steer_gang_is_waiting(p))
+				steer_gang_waits(&me->overruled, now);
+			return false;
+		}
 		/* The running member had the CPU to itself, and no timer. */
 		if (me->timer_end != me->joined_end && !steer_gang_gives_way(p))
 			resched_curr(rq);
@@ -1973,12 +1986,11 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 			me->woke = true;
 			return false;
 		}
-		if (!gang && !me->overruled.since && !steer_gang_gives_way(p) &&
-		    steer_gang_is_due(p))
+		if (!gang && steer_gang_is_waiting(p))
 			steer_gang_waits(&me->overruled, now);
 		return true;
 	}
-	if (!gang)
+	if (!gang || picks)
 		return false;
 
 	slot = steer_gang_slot(rq, READ_ONCE(gang->scope));
