@@ -103,7 +103,7 @@
  * for one gang by EEVDF's choice, whose slot has that note; and if another one is picked after
  * that, the eligible one with the earliest deadline that has no slots goes first. A task that
  * runs for 5 of each 20 ms beside four gangs waited for up to 17 ms, of which 4 were EEVDF's;
- * now it is 8.
+ * now it is 8, but for one sample in five.
  *
  * A gang that leaves CPU idle for others (cpu.headroom) does so in its slots: on each pick
  * EEVDF is asked, and with it the rules of headroom. Whoever they let go first, for as long
