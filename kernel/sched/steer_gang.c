@@ -166,7 +166,7 @@
  * again after it has said that it is done; the leader publishes the slot before it
  * asks; so one of them sees the other. A CPU that finds that nowhere in the machine a slot
  * was begun lately does not read the slots; all that it asks when it is done is whether
- * that is still so, as the leader says when slots are read again before it publishes one.
+ * that is still so. The leader makes all CPUs read slots again before it publishes one.
  *
  * Interrupts are asynchronous calls, one request to a CPU. Its flag is cleared before
  * the handler looks at the slots, so one that was not sent because another was under
