@@ -141,7 +141,7 @@ class Contents(unittest.TestCase):
 
     def test_bystanders(self) -> None:
         """Beside each program there is the one that it is meant for, and a group for it."""
-        for name, options in (("barrier", "--units 2 --period 2000"), ("barrier-waits", "--units 3000 --period 20000"),
+        for name, options in (("barrier", "--units 2 --period 2000"), ("barrier-waits", "--units 600 --period 20000"),
                               ("barrier-hogs", "")):
             bench = GANG.bench(name)
             self.assertIn(f'bystander="{options}"\n', bench.shell(2, FULL))
