@@ -374,9 +374,6 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_gang_key, HZ);
 /* Until then slots may be under way, or just over, somewhere [jiffies]. */
 static unsigned long steer_gang_loud_until = INITIAL_JIFFIES;
 
-/* Does the pick that is under way want more than EEVDF's choice? See steer_gang_entity(). */
-DEFINE_PER_CPU(bool, steer_gang_steers);
-
 /* For comparison only, by debugfs: see enum steer_gang_variant. */
 unsigned int steer_gang_variant;
 
@@ -1347,7 +1344,6 @@ static bool steer_gang_holds(struct steer_gang_cpu *me, struct rq *rq,
 struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 {
 	struct steer_gang_cpu *me = steer_gang_cpu(rq);
-	bool *steers = per_cpu_ptr(&steer_gang_steers, me->cpu);
 
 	lockdep_assert_rq_held(rq);
 
@@ -1356,15 +1352,10 @@ struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 		me->held = 0;
 		me->quiet = false;
 		WRITE_ONCE(me->picking, false);
-		*steers = true;
 		return steer_gang_buddy(rq, me, cfs_rq);
 	}
-	if (cfs_rq == &rq->cfs) {
+	if (cfs_rq == &rq->cfs)
 		steer_gang_decide(rq, me);
-		*steers = me->favour || me->held || me->before;
-		if (!*steers)
-			return NULL;
-	}
 	/* A buddy is taken before EEVDF is asked, and so would not be held back. */
 	if (me->held && !me->favour && cfs_rq->next &&
 	    !READ_ONCE(cfs_rq->tg->steer.gang.effective) &&

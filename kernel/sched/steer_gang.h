@@ -74,7 +74,6 @@ enum steer_gang_variant {
 
 extern struct static_key_false_deferred steer_gang_key;
 extern unsigned int steer_gang_variant;
-DECLARE_PER_CPU(bool, steer_gang_steers);
 
 struct steer_gang *steer_gang_alloc(struct task_group *tg, enum steer_scope scope);
 void steer_gang_free(struct steer_gang *gang);
@@ -114,9 +113,7 @@ static __always_inline struct steer_gang *steer_gang_of(struct task_struct *p)
 static __always_inline struct sched_entity *steer_gang_entity(struct rq *rq,
 							      struct cfs_rq *cfs_rq)
 {
-	/* What a pick wants is decided at its first level. */
-	if (static_branch_unlikely(&steer_gang_key.key) &&
-	    (cfs_rq == &rq->cfs || per_cpu(steer_gang_steers, cpu_of(rq))))
+	if (static_branch_unlikely(&steer_gang_key.key))
 		return __steer_gang_entity(rq, cfs_rq);
 	return NULL;
 }
@@ -133,8 +130,7 @@ static __always_inline struct sched_entity *steer_gang_instead(struct rq *rq,
 							       struct cfs_rq *cfs_rq,
 							       struct sched_entity *se)
 {
-	if (static_branch_unlikely(&steer_gang_key.key) &&
-	    per_cpu(steer_gang_steers, cpu_of(rq)))
+	if (static_branch_unlikely(&steer_gang_key.key))
 		return __steer_gang_instead(rq, cfs_rq, se);
 	return se;
 }
