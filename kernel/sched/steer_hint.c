@@ -56,8 +56,9 @@
  * what keeps that many pairs in one LLC would be nothing but that none leaves first.
  * But not to an LLC with more runnable tasks than CPUs: what is idle there is so for a
  * moment, until the balancer has found what waits beside it. And a CPU that looked for
- * an idle one in vain does not look again in the same jiffy. When it did so at each wakeup,
- * 64 pairs on 32 CPUs lost a tenth to a fifth of what they did by it.
+ * an idle one in vain does not look again in the same jiffy, nor does pack where it found
+ * no room. When they did so at each wakeup, 64 pairs on 32 CPUs lost a tenth to a fifth of
+ * what they did by it, and two fifths with pack.
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
@@ -67,9 +68,12 @@
  * Two tasks that take turns are never runnable at once for long. So pack gives them
  * one CPU: no other one is woken up for each message. Words that gather tasks do so
  * where no core of the waker's LLC is idle; side by side, each pair would have halves
- * of two cores. That the waker is about to sleep is only what it says. A pipe says so,
- * too, where both sides are busy all the time; but then both are runnable all the
- * time, on one CPU as on two, and they are left apart.
+ * of two cores. So do scan_full and wake_wide, unless the wakee finds the CPU idle on
+ * which it ran last: an idle CPU that has to be woken up is no gain over that of a waker
+ * which sleeps in a moment, and with 32 pairs on 32 CPUs they did a sixth of the work
+ * when each message went to one. That the waker is about to sleep is only what it says.
+ * A pipe says so, too, where both sides are busy all the time; but then both are
+ * runnable all the time, on one CPU as on two, and they are left apart.
  *
  * Nor does wake_hold keep a task from a waker that it takes turns with. Whoever
  * asks for it wants a task in its warm cache, whatever passes by and wakes it up;
@@ -146,6 +150,9 @@ static DEFINE_PER_CPU(unsigned long, steer_crowded);
 
 /* When a search beyond the LLC last found nothing, in jiffies; of the CPU that searched. */
 static DEFINE_PER_CPU(unsigned long, steer_full);
+
+/* When none of the LLC had room for a task to be packed, likewise. */
+static DEFINE_PER_CPU(unsigned long, steer_unpacked);
 
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
@@ -595,22 +602,29 @@ static bool steer_llc_has_idle_core(struct task_struct *p, int cpu, int first)
 
 /*
  * May @p have the CPU of the waker that it takes turns with? Not if both together
- * were runnable for more than one CPU can run. Words that gather tasks only do not
- * ask for half of a core.
+ * were runnable for more than one CPU can run. Words other than pack do not ask for
+ * half of a core, and where an idle CPU can be had without a search, those that search
+ * take it, as steer_wake_quick() does.
  */
 static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool sync)
 {
+	bool searches = hint & (STEER_SCAN_FULL | STEER_REACH);
 	bool packs = hint & STEER_PACK;
 	int cpu = smp_processor_id();
 
-	if (!packs && (!steer_gathers(hint) || (hint & STEER_SCAN_FULL)))
+	if (!packs && !steer_gathers(hint) &&
+	    (!searches || READ_ONCE(steer_hint_seed1)))
 		return false;
 	if (!steer_takes_turns(p, sync) || steer_nr_wanting(this_rq()) > 1 ||
 	    !steer_cpu_allowed(p, cpu) ||
 	    READ_ONCE(p->se.avg.runnable_avg) +
 	    READ_ONCE(current->se.avg.runnable_avg) > STEER_TURNS_MOST)
 		return false;
-	return packs || !steer_llc_has_idle_core(p, cpu, prev_cpu);
+	if (packs)
+		return true;
+	if (searches && steer_try(p, steer_llc(cpu), prev_cpu))
+		return false;
+	return !steer_llc_has_idle_core(p, cpu, prev_cpu);
 }
 
 static int steer_pack(struct task_struct *p, int target, int prev_cpu,
@@ -619,8 +633,15 @@ static int steer_pack(struct task_struct *p, int target, int prev_cpu,
 	const struct cpumask *llc = steer_llc(target);
 	int cpu;
 
-	if (!no_search)
-		return steer_pack_span(p, llc, llc, target, false);
+	if (!no_search) {
+		/* As in steer_overflow_hinted(), a full LLC is not looked through each time. */
+		if (!(jiffies - this_cpu_read(steer_unpacked)))
+			return -1;
+		cpu = steer_pack_span(p, llc, llc, target, false);
+		if (cpu < 0)
+			this_cpu_write(steer_unpacked, jiffies);
+		return cpu;
+	}
 
 	cpu = steer_pack_span(p, steer_core_mask(target), llc, target, false);
 	if (cpu < 0 && cpumask_test_cpu(prev_cpu, llc) &&
@@ -735,13 +756,14 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	int wake, reach = STEER_V_UNASKED, scan = STEER_V_UNASKED;
 	int pack = STEER_V_UNASKED, pointed, found = -1;
 	int waker_cpu = smp_processor_id();
-	bool searched = false, no_search;
+	bool searched = false, no_search, turns;
 
 	/* wake_wide does not queue before it has searched. */
 	no_search = (hint & STEER_SCAN_NONE) && !(hint & STEER_REACH);
 
 	pointed = steer_wake_target(p, hint, waker_cpu, prev_cpu, target, sync, &wake);
-	if (steer_turns_here(p, prev_cpu, hint, sync)) {
+	turns = steer_turns_here(p, prev_cpu, hint, sync);
+	if (turns) {
 		found = waker_cpu;
 		if (hint & STEER_PACK)
 			pack = STEER_V_FOLLOWED;
@@ -768,7 +790,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	}
 	if (found < 0 && (hint & (STEER_SCAN_FULL | STEER_REACH)) && !searched)
 		found = steer_idle_in_llc(p, target, prev_cpu);
-	if (hint & STEER_SCAN_FULL)
+	if ((hint & STEER_SCAN_FULL) && !turns)
 		scan = steer_verdict_of(found);
 	if (found < 0 && (hint & STEER_REACH)) {
 		found = steer_idle_beyond(p, pointed, prev_cpu, hint);

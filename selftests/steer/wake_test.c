@@ -485,7 +485,8 @@ static int pair_together(const struct pair *pair, int here, int other, int apart
  */
 TEST_F_TIMEOUT(wake, pair_stays, 180)
 {
-	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold" };
+	static const char *const hints[] = { "none", "fork_affine", "wake_affine", "wake_hold",
+					     "wake_wide", "tail_latency" };
 	struct pair pair;
 	cpu_set_t busy;
 	int on;
