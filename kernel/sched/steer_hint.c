@@ -43,7 +43,8 @@
  *	scan_full		candidates are all CPUs of the LLC, whatever
  *				SIS_UTIL thinks of the cost.
  *	wake_wide		if none of the LLC is idle, the nearest idle CPU
- *				beyond it, looking at STEER_REACH_CPUS at most.
+ *				beyond it, looking at STEER_REACH_CPUS at most, and
+ *				not in a jiffy in which none was found.
  *
  * Idle when the task wakes is not enough for words that gather tasks. Where tasks
  * sleep often but not for long, each finds an idle CPU in the LLC that it is drawn
@@ -56,9 +57,9 @@
  * what keeps that many pairs in one LLC would be nothing but that none leaves first.
  * But not to an LLC with more runnable tasks than CPUs: what is idle there is so for a
  * moment, until the balancer has found what waits beside it. And a CPU that looked for
- * an idle one in vain does not look again in the same jiffy, nor does pack where it found
- * no room. When they did so at each wakeup, 64 pairs on 32 CPUs lost a tenth to a fifth of
- * what they did by it, and two fifths with pack.
+ * an idle one in vain does not look again in the same jiffy; nor do wake_wide, and pack
+ * where it found no room. When they did so at each wakeup, 64 pairs on 32 CPUs lost a tenth
+ * to a fifth of what they did by it, and two fifths with pack.
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
@@ -415,6 +416,22 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 	return cpu < 0 && near ? steer_kept_in_llc(p, target, prev_cpu) : cpu;
 }
 
+/*
+ * The same, but where there was none, none is looked for until the next jiffy: on a full
+ * machine, to look at all CPUs is a tenth of what a message takes.
+ */
+static int steer_look_beyond(struct task_struct *p, int target, int prev_cpu, u32 hint)
+{
+	int cpu;
+
+	if (!(jiffies - this_cpu_read(steer_full)))
+		return -1;
+	cpu = steer_idle_beyond(p, target, prev_cpu, hint);
+	if (cpu < 0)
+		this_cpu_write(steer_full, jiffies);
+	return cpu;
+}
+
 /* An idle CPU of the LLC that a wake hint chose. */
 static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
 			    int prev_cpu)
@@ -504,8 +521,8 @@ static bool steer_finds_itself(struct task_struct *p, int target, int prev_cpu)
 
 /*
  * As above, for a task that its hints brought there. An idle CPU among those that have too
- * much to do is that for a moment only. And where there was none, none is looked for until
- * the next jiffy: on a full machine, to look at all CPUs is a tenth of what a message takes.
+ * much to do is that for a moment only. And where there was none, none is looked for, as in
+ * steer_look_beyond(); not in the LLC either.
  */
 static int steer_overflow_hinted(struct task_struct *p, int target, int prev_cpu)
 {
@@ -634,7 +651,7 @@ static int steer_pack(struct task_struct *p, int target, int prev_cpu,
 	int cpu;
 
 	if (!no_search) {
-		/* As in steer_overflow_hinted(), a full LLC is not looked through each time. */
+		/* As in steer_look_beyond(), a full LLC is not looked through each time. */
 		if (!(jiffies - this_cpu_read(steer_unpacked)))
 			return -1;
 		cpu = steer_pack_span(p, llc, llc, target, false);
@@ -793,7 +810,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	if ((hint & STEER_SCAN_FULL) && !turns)
 		scan = steer_verdict_of(found);
 	if (found < 0 && (hint & STEER_REACH)) {
-		found = steer_idle_beyond(p, pointed, prev_cpu, hint);
+		found = steer_look_beyond(p, pointed, prev_cpu, hint);
 		reach = steer_verdict_of(found);
 	}
 	if (found < 0 && steer_overflows(p, hint, sync))
