@@ -120,9 +120,9 @@ def spinning(name: str, title: str, program: str, full: Iterable[int], quick: It
         name=name, title=title, load="gangs", command=f'bystander="{bystander}"\n' f"{SCENE}{begin}gangs {program}\nwatch\n",
         programs=("join", "observe", "spin", *(("ompbarrier",) if program.startswith("ompbarrier") else ()),
                   *(("sidejob",) if hogs else ())),
-        parse=parsers.gang, metrics=METRICS, work={FULL: {n: 1.0 for n in full}, QUICK: {n: 0.6 for n in quick},
+        parse=parsers.gang, metrics=METRICS, work={FULL: {n: 1.0 for n in full}, QUICK: {n: 1.0 if hogs else 0.6 for n in quick},
                                                    HOST: {n: 10 for n in full}},
-        effort=lambda _, seconds: (seconds + 0.7) * 700, limit=300, groups=groups(hogs, bystander),
+        effort=lambda _, seconds: (seconds + 0.7) * 600, limit=300, groups=groups(hogs, bystander),
         series=parsers.gang_series if series else None, quick_configurations=choice)
 
 
@@ -193,8 +193,10 @@ Judge = Callable[[View, Mapping[str, Any]], Verdict]
 
 
 def solo(view: View, bench: Bench) -> float | None:
-    """What one gang gets alone: the median of all that is the same for a lone gang, as single runs differ."""
-    values = [value for config in ("eevdf", "slices", "pinned", "cpuset")
+    """What one gang gets alone: the median of all that is the same for a lone gang, as single runs differ.
+
+    Not that of pinned threads: on zen neighbours of the barrier are neighbours of the machine then, which gains 8 %."""
+    values = [value for config in ("eevdf", "slices", "cpuset")
               if (value := view.value(bench.name, config, 1, "rate"))]
     return statistics.median(values) if values else None
 
