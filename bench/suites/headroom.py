@@ -43,8 +43,17 @@ def wrong(_group: str, load: int, machine: Layout) -> str:
 
 def apart(group: str, _load: int, machine: Layout) -> str:
     """The side job has a core for itself, the service all the others."""
-    core = max(machine.cores, key=min)
-    return cpu_list(machine.cpus - core if group == "main" else core)
+    return cores_apart(group, 1, machine)
+
+
+def quarter(group: str, _load: int, machine: Layout) -> str:
+    """The side job has a quarter of the cores: on zen an LLC, and about what a headroom of 20 leaves it with a load of 40."""
+    return cores_apart(group, max(len(machine.cores) // 4, 1), machine)
+
+
+def cores_apart(group: str, cores: int, machine: Layout) -> str:
+    side = set().union(*sorted(machine.cores, key=min)[-cores:])
+    return cpu_list(machine.cpus - side if group == "main" else side)
 
 
 def weight_of(group: str, _load: int, _machine: Layout) -> str | None:
@@ -79,6 +88,8 @@ CONFIGURATIONS = (
     Configuration("userloop", TODAY, "Limits", variables=LOOP),
     Configuration("userloop+idle", TODAY, "Limits", settings=SIDE_IDLE, variables=LOOP),
     Configuration("cpuset", TODAY, "CPUs of one's own", settings=(Setting("*", "cpuset.cpus", apart), *SHARED)),
+    Configuration("cpuset_quarter", TODAY, "CPUs of one's own",
+                  settings=(Setting("*", "cpuset.cpus", quarter), *SHARED)),
     ours(10), ours(20), ours(30), ours(20, hint=True), ours(30, hint=True), ours(20, idle=True), ours(30, idle=True),
     ours(20, hint=True, idle=True), ours(30, hint=True, idle=True),
 )

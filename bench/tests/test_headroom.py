@@ -172,6 +172,8 @@ class Contents(unittest.TestCase):
     def test_own_cpus(self) -> None:
         value = HEADROOM.configuration("cpuset").settings[0].value_for
         self.assertEqual((value("main", 40, MACHINE), value("side", 40, MACHINE)), ("0-29", "30-31"))
+        value = HEADROOM.configuration("cpuset_quarter").settings[0].value_for
+        self.assertEqual((value("main", 40, MACHINE), value("side", 40, MACHINE)), ("0-23", "24-31"))
 
     def test_weights(self) -> None:
         script = suite.script(HEADROOM, suite.plan(HEADROOM, Selection(benches=("share",), configs=("weight",)))[0],
