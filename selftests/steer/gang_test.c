@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
 #define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
@@ -965,6 +966,128 @@ TEST_F_TIMEOUT(gang, throttled_awake, 300)
 	TH_LOG("%ld slots, throttled in %ld periods", led, periods);
 	/* Not always are members on two CPUs let go at the same time. */
 	EXPECT_LE(periods / 5, led);
+}
+
+/*
+ *	a	gang that leaves half of its CPUs' time for b
+ *	b	asleep, with a headroom
+ *	h	busy loops
+ *
+ * What is held back by a headroom is so in slots, too, and there are slots nevertheless.
+ */
+TEST_F_TIMEOUT(gang, headroom, 300)
+{
+	struct timespec begin, now;
+	double used, elapsed;
+	char list[64];
+	pid_t pid;
+	long led;
+
+	REQUIRE_CPUS(2);
+	ASSERT_EQ(0, cg_enable(self->top, "+cpuset"));
+	cpulist_format(&self->cpus, list, sizeof(list));
+	ASSERT_EQ(0, cg_write(self->a, "cpuset.cpus", list));
+	ASSERT_EQ(0, cg_write(self->h, "cpuset.cpus", list));
+	pid = task_sleep(self->b);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, cg_write(self->b, "cpu.headroom", "50"));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	hogs_use(self, 300);
+	led = cg_stat(self->a, "gang_slots_led");
+	used = cg_stat(self->a, "usage_usec") + cg_stat(self->h, "usage_usec");
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	hogs_use(self, 2000);
+	used = cg_stat(self->a, "usage_usec") + cg_stat(self->h, "usage_usec") - used;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	elapsed = (now.tv_sec - begin.tv_sec) * 1e6 + (now.tv_nsec - begin.tv_nsec) / 1e3;
+	led = cg_stat(self->a, "gang_slots_led") - led;
+	used /= elapsed * self->nr;
+	TH_LOG("%.0f %% of the CPUs in use, %ld slots", 100 * used, led);
+	EXPECT_GT(0.7, used);
+	EXPECT_LT(5, led);
+	EXPECT_TRUE(hogs_get_on(&self->hogs[0], 50));
+	EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
+	task_kill(pid);
+}
+
+/*
+ *	a	gang, a member on each CPU
+ *	b	gang, members on two of them
+ *
+ * Gangs of different sizes share the CPUs that both are on, as their weights say, which each
+ * has divided among the CPUs that it is on.
+ */
+TEST_F_TIMEOUT(gang, sizes, 300)
+{
+	uint64_t common[2] = { };
+	double got, due;
+	cpu_set_t some;
+
+	REQUIRE_CPUS(3);
+	CPU_ZERO(&some);
+	CPU_SET(cpuset_nth(&self->cpus, 0), &some);
+	CPU_SET(cpuset_nth(&self->cpus, 1), &some);
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->b, &some, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
+	hogs_use(self, 300);
+	for (int end = 0; end < 2; end++) {
+		if (end)
+			hogs_use(self, 3000);
+		for (int g = 0; g < 2; g++) {
+			for (int i = 0; i < self->hogs[g].nr; i++) {
+				const struct hog *hog = &self->hogs[g].hog[i];
+
+				if (CPU_ISSET(hog->cpu, &some))
+					common[g] += task_cpu_ns(hog->pid) * (end ? 1 : -1);
+			}
+		}
+	}
+	got = 100.0 * common[1] / (common[0] + common[1]);
+	due = 100.0 * self->nr / (self->nr + 2);
+	TH_LOG("%.1f %% of the two CPUs, expected %.1f %%; %ld and %ld slots", got, due,
+	       cg_stat(self->a, "gang_slots_led"), cg_stat(self->b, "gang_slots_led"));
+	EXPECT_GT(due + 5, got);
+	EXPECT_LT(due - 5, got);
+	EXPECT_LT(5, cg_stat(self->a, "gang_slots_led") + cg_stat(self->b, "gang_slots_led"));
+}
+
+/*
+ *	a	gang whose members work for a part of a slot, and sleep; then of busy loops
+ *	h	busy loops
+ *
+ * Who sleeps before the slot is over does not need the others: such a gang has ever less slots.
+ */
+TEST_F_TIMEOUT(gang, asleep, 300)
+{
+	long led[2];
+	pid_t pid[MAX_GANG];
+
+	REQUIRE_CPUS(2);
+	ASSERT_LT(0, file_read(BASE_SLICE, self->base_slice, sizeof(self->base_slice)));
+	ASSERT_EQ(0, file_write(BASE_SLICE, "20000000", 8));
+	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
+	ASSERT_EQ(0, hogs_in(self, 1, self->h));
+	for (int i = 0; i < self->nr; i++) {
+		pid[i] = task_cycle(self->a, cpuset_nth(&self->cpus, i), 3000, 3000);
+		ASSERT_LT(0, pid[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		hogs_use(self, 500);
+		led[i] = cg_stat(self->a, "gang_slots_led");
+		hogs_use(self, 3000);
+		led[i] = cg_stat(self->a, "gang_slots_led") - led[i];
+		TH_LOG("%ld slots for members that %s", led[i], i ? "do not sleep" : "sleep");
+		for (int j = 0; !i && j < self->nr; j++)
+			task_kill(pid[j]);
+		if (!i)
+			ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	}
+	EXPECT_LE(2 * led[0], led[1]);
 }
 
 /* A gang in an idle group gives way as others do. */
