@@ -644,21 +644,27 @@ static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool
 	return !steer_llc_has_idle_core(p, cpu, prev_cpu);
 }
 
+/* As steer_look_beyond(): a full LLC is not looked through at each wakeup. */
+static int steer_pack_llc(struct task_struct *p, const struct cpumask *llc, int target)
+{
+	int cpu;
+
+	if (!(jiffies - this_cpu_read(steer_unpacked)))
+		return -1;
+	cpu = steer_pack_span(p, llc, llc, target, false);
+	if (cpu < 0)
+		this_cpu_write(steer_unpacked, jiffies);
+	return cpu;
+}
+
 static int steer_pack(struct task_struct *p, int target, int prev_cpu,
 		      bool no_search)
 {
 	const struct cpumask *llc = steer_llc(target);
 	int cpu;
 
-	if (!no_search) {
-		/* As in steer_look_beyond(), a full LLC is not looked through each time. */
-		if (!(jiffies - this_cpu_read(steer_unpacked)))
-			return -1;
-		cpu = steer_pack_span(p, llc, llc, target, false);
-		if (cpu < 0)
-			this_cpu_write(steer_unpacked, jiffies);
-		return cpu;
-	}
+	if (!no_search)
+		return steer_pack_llc(p, llc, target);
 
 	cpu = steer_pack_span(p, steer_core_mask(target), llc, target, false);
 	if (cpu < 0 && cpumask_test_cpu(prev_cpu, llc) &&
