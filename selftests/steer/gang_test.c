@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
 #define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
@@ -116,6 +115,15 @@ static void hogs_use(FIXTURE_DATA(gang) *self, long ms)
 		if (!end)
 			end = now + ms * 1000000ULL * self->nr;
 	} while (now < end);
+}
+
+/* How many slots a leads while all hogs together use @ms milliseconds on each CPU */
+static long slots_in(FIXTURE_DATA(gang) *self, long ms)
+{
+	long led = cg_stat(self->a, "gang_slots_led");
+
+	hogs_use(self, ms);
+	return cg_stat(self->a, "gang_slots_led") - led;
 }
 
 /* Length of a slot, at most [ns]: the request, rounded up to the slowest tick */
@@ -572,9 +580,7 @@ TEST_F_TIMEOUT(gang, contested, 300)
 	CPU_CLR(cpuset_nth(&self->cpus, 1), &some);
 	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->h, &some, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
-	led = cg_stat(self->a, "gang_slots_led");
-	hogs_use(self, 2000);
-	led = cg_stat(self->a, "gang_slots_led") - led;
+	led = slots_in(self, 2000);
 	TH_LOG("%ld slots with one CPU to compete for", led);
 	/* of 50; a kernel thread may happen to be runnable when a member is picked */
 	EXPECT_GE(10, led);
@@ -977,8 +983,7 @@ TEST_F_TIMEOUT(gang, throttled_awake, 300)
  */
 TEST_F_TIMEOUT(gang, headroom, 300)
 {
-	struct timespec begin, now;
-	double used, elapsed;
+	double used, begin;
 	char list[64];
 	pid_t pid;
 	long led;
@@ -995,15 +1000,11 @@ TEST_F_TIMEOUT(gang, headroom, 300)
 	ASSERT_EQ(0, hogs_in(self, 0, self->a));
 	ASSERT_EQ(0, hogs_in(self, 1, self->h));
 	hogs_use(self, 300);
-	led = cg_stat(self->a, "gang_slots_led");
 	used = cg_stat(self->a, "usage_usec") + cg_stat(self->h, "usage_usec");
-	clock_gettime(CLOCK_MONOTONIC, &begin);
-	hogs_use(self, 2000);
+	begin = now_s();
+	led = slots_in(self, 2000);
 	used = cg_stat(self->a, "usage_usec") + cg_stat(self->h, "usage_usec") - used;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	elapsed = (now.tv_sec - begin.tv_sec) * 1e6 + (now.tv_nsec - begin.tv_nsec) / 1e3;
-	led = cg_stat(self->a, "gang_slots_led") - led;
-	used /= elapsed * self->nr;
+	used /= (now_s() - begin) * 1e6 * self->nr;
 	TH_LOG("%.0f %% of the CPUs in use, %ld slots", 100 * used, led);
 	EXPECT_GT(0.7, used);
 	EXPECT_LT(5, led);
@@ -1021,9 +1022,9 @@ TEST_F_TIMEOUT(gang, headroom, 300)
  */
 TEST_F_TIMEOUT(gang, sizes, 300)
 {
-	uint64_t common[2] = { };
+	cpu_set_t some, rest;
 	double got, due;
-	cpu_set_t some;
+	uint64_t a, b;
 
 	REQUIRE_CPUS(3);
 	CPU_ZERO(&some);
@@ -1031,23 +1032,19 @@ TEST_F_TIMEOUT(gang, sizes, 300)
 	CPU_SET(cpuset_nth(&self->cpus, 1), &some);
 	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
 	ASSERT_EQ(0, cg_write(self->b, "cpu.gang", "1"));
-	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	rest = cpuset_minus(self->cpus, some);
+	ASSERT_EQ(0, hogs_start(&self->hogs[0], self->a, &some, 0));
 	ASSERT_EQ(0, hogs_start(&self->hogs[1], self->b, &some, 0));
-	ASSERT_EQ(0, hogs_run(&self->hogs[1]));
+	ASSERT_EQ(0, hogs_start(&self->hogs[2], self->a, &rest, 0));
+	for (size_t i = 0; i < 3; i++)
+		ASSERT_EQ(0, hogs_run(&self->hogs[i]));
 	hogs_use(self, 300);
-	for (int end = 0; end < 2; end++) {
-		if (end)
-			hogs_use(self, 3000);
-		for (int g = 0; g < 2; g++) {
-			for (int i = 0; i < self->hogs[g].nr; i++) {
-				const struct hog *hog = &self->hogs[g].hog[i];
-
-				if (CPU_ISSET(hog->cpu, &some))
-					common[g] += task_cpu_ns(hog->pid) * (end ? 1 : -1);
-			}
-		}
-	}
-	got = 100.0 * common[1] / (common[0] + common[1]);
+	a = hogs_ns(&self->hogs[0]);
+	b = hogs_ns(&self->hogs[1]);
+	hogs_use(self, 3000);
+	a = hogs_ns(&self->hogs[0]) - a;
+	b = hogs_ns(&self->hogs[1]) - b;
+	got = 100.0 * b / (a + b);
 	due = 100.0 * self->nr / (self->nr + 2);
 	TH_LOG("%.1f %% of the two CPUs, expected %.1f %%; %ld and %ld slots", got, due,
 	       cg_stat(self->a, "gang_slots_led"), cg_stat(self->b, "gang_slots_led"));
@@ -1064,8 +1061,8 @@ TEST_F_TIMEOUT(gang, sizes, 300)
  */
 TEST_F_TIMEOUT(gang, asleep, 300)
 {
-	long led[2];
 	pid_t pid[MAX_GANG];
+	long asleep, awake;
 
 	REQUIRE_CPUS(2);
 	ASSERT_LT(0, file_read(BASE_SLICE, self->base_slice, sizeof(self->base_slice)));
@@ -1076,18 +1073,15 @@ TEST_F_TIMEOUT(gang, asleep, 300)
 		pid[i] = task_cycle(self->a, cpuset_nth(&self->cpus, i), 3000, 3000);
 		ASSERT_LT(0, pid[i]);
 	}
-	for (int i = 0; i < 2; i++) {
-		hogs_use(self, 500);
-		led[i] = cg_stat(self->a, "gang_slots_led");
-		hogs_use(self, 3000);
-		led[i] = cg_stat(self->a, "gang_slots_led") - led[i];
-		TH_LOG("%ld slots for members that %s", led[i], i ? "do not sleep" : "sleep");
-		for (int j = 0; !i && j < self->nr; j++)
-			task_kill(pid[j]);
-		if (!i)
-			ASSERT_EQ(0, hogs_in(self, 0, self->a));
-	}
-	EXPECT_LE(2 * led[0], led[1]);
+	hogs_use(self, 500);
+	asleep = slots_in(self, 3000);
+	for (int i = 0; i < self->nr; i++)
+		task_kill(pid[i]);
+	ASSERT_EQ(0, hogs_in(self, 0, self->a));
+	hogs_use(self, 500);
+	awake = slots_in(self, 3000);
+	TH_LOG("%ld slots for members that sleep, %ld for those that do not", asleep, awake);
+	EXPECT_LE(2 * asleep, awake);
 }
 
 /* A gang in an idle group gives way as others do. */

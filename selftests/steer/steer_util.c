@@ -540,6 +540,14 @@ int task_set_slice(pid_t pid, uint64_t ns)
 	return syscall(SYS_sched_setattr, pid, &attr, 0) ? -errno : 0;
 }
 
+double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
 uint64_t task_cpu_ns(pid_t pid)
 {
 	struct timespec ts;

@@ -106,6 +106,9 @@ int cg_enter(const char *cg, pid_t pid);
 long cg_stat(const char *cg, const char *key);
 long cg_count(const char *cg, const char *key);
 
+/* The monotonic clock [s] */
+double now_s(void);
+
 /* Tasks. */
 int task_pin(pid_t tid, const cpu_set_t *set);
 int task_pin_cpu(pid_t tid, int cpu);
