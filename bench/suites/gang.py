@@ -120,8 +120,10 @@ def spinning(name: str, title: str, program: str, full: Iterable[int], quick: It
         name=name, title=title, load="gangs", command=f'bystander="{bystander}"\n' f"{SCENE}{begin}gangs {program}\nwatch\n",
         programs=("join", "observe", "spin", *(("ompbarrier",) if program.startswith("ompbarrier") else ()),
                   *(("sidejob",) if hogs else ())),
-        parse=parsers.gang, metrics=METRICS, work={FULL: {n: 1.0 for n in full}, QUICK: {n: 1.0 if hogs else 0.6 for n in quick},
-                                                   HOST: {n: 10 for n in full}},
+        parse=parsers.gang, metrics=METRICS,
+        # Shares are judged over one second, and it is beside loops that they need it.
+        work={FULL: {n: 1.0 for n in full}, QUICK: {n: 1.0 if hogs else 0.6 for n in quick},
+              HOST: {n: 10 for n in full}},
         effort=lambda _, seconds: (seconds + 0.7) * 600, limit=300, groups=groups(hogs, bystander),
         series=parsers.gang_series if series else None, quick_configurations=choice)
 

@@ -41,19 +41,19 @@ def wrong(_group: str, load: int, machine: Layout) -> str:
     return quota(load, machine, TOO_MUCH)
 
 
+def cores_apart(group: str, cores: int, machine: Layout) -> str:
+    """The side job has so many cores for itself, the machine's last ones; the service has all the others."""
+    side = frozenset().union(*sorted(machine.cores, key=min)[-cores:])
+    return cpu_list(machine.cpus - side if group == "main" else side)
+
+
 def apart(group: str, _load: int, machine: Layout) -> str:
-    """The side job has a core for itself, the service all the others."""
     return cores_apart(group, 1, machine)
 
 
 def quarter(group: str, _load: int, machine: Layout) -> str:
-    """The side job has a quarter of the cores: on zen an LLC, and about what a headroom of 20 leaves it with a load of 40."""
+    """On zen an LLC, and about what a headroom of 20 leaves the side job beside a load of 40."""
     return cores_apart(group, max(len(machine.cores) // 4, 1), machine)
-
-
-def cores_apart(group: str, cores: int, machine: Layout) -> str:
-    side = set().union(*sorted(machine.cores, key=min)[-cores:])
-    return cpu_list(machine.cpus - side if group == "main" else side)
 
 
 def weight_of(group: str, _load: int, _machine: Layout) -> str | None:
