@@ -99,9 +99,10 @@ DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if config
 # they do until all have settled beside each other is their warm-up.
 SCENE = """out=/tmp/bench.$$
 mkdir -p $out
-# Once for all configurations, which shall get the same requests
+# Once for all configurations, which shall get the same requests; outside of the groups, as that of the case which
+# happens to come first may have fewer CPUs, and each boot would have another load
 calibrate() {
-	[ -s /tmp/bench.kept/capacity ] || join "$group/main" serve --calibrate > /tmp/bench.kept/capacity || exit
+	[ -s /tmp/bench.kept/capacity ] || serve --calibrate > /tmp/bench.kept/capacity || exit
 	read -r capacity < /tmp/bench.kept/capacity
 }
 beside() {

@@ -197,6 +197,12 @@ class Contents(unittest.TestCase):
                         if program not in ("userloop",):
                             self.assertRegex(command, rf"\b{program}\b")
 
+    def test_capacity_is_no_matter_of_the_first_case(self) -> None:
+        """In a group it would be that of its cpuset, and each boot, which begins with another case, had another."""
+        for name in ("requests", "step"):
+            load = HEADROOM.bench(name).loads(FULL)[0]
+            self.assertRegex(HEADROOM.bench(name).shell(load, FULL), r"\|\| serve --calibrate >")
+
     def test_page(self) -> None:
         text = (context.ROOT / HEADROOM.page).read_text(encoding="utf-8")
         for configuration in HEADROOM.configurations:

@@ -335,33 +335,56 @@ static struct pair *run(void)
 
 /* ------------------------------------------------------------- calibration */
 
+/**
+ * struct calibrating - one thread of the calibration
+ * @allowed:	CPUs of the program
+ * @index:	the one of them that is this thread's
+ * @took:	how long its requests took, in ns
+ * @thread:	the thread
+ */
+struct calibrating {
+	const cpu_set_t *allowed;
+	unsigned int index;
+	uint64_t took;
+	pthread_t thread;
+};
+
 static void *calibrating_thread(void *arg)
 {
-	uint64_t *took = arg, began;
+	struct calibrating *me = arg;
 	char *memory = allocate_zeroed(&program, params.footprint, 1024);
+	uint64_t began;
 
+	pin_to(me->allowed, me->index);
 	pthread_barrier_wait(&barrier);
 	serve_half(memory, 0);
 	began = now_ns();
 	for (unsigned long i = 0; i < 2 * CALIBRATION; i++)
 		serve_half(memory, i);
-	*took = now_ns() - began;
+	me->took = now_ns() - began;
 	return NULL;
 }
 
-/* On all CPUs at once, as threads that share a core slow each other */
-static void calibrate(unsigned int cpus)
+/*
+ * On all CPUs at once, as threads that share a core slow each other; and each on
+ * its own, as two on one CPU, until the load balancer sees them, would count as a
+ * smaller machine.
+ */
+static void calibrate(const cpu_set_t *allowed)
 {
-	uint64_t *took = allocate_zeroed(&program, cpus, sizeof(*took));
-	pthread_t *threads = allocate_zeroed(&program, cpus, sizeof(*threads));
+	unsigned int cpus = CPU_COUNT(allowed);
+	struct calibrating *all = allocate_zeroed(&program, cpus, sizeof(*all));
 	double capacity = 0;
 
 	pthread_barrier_init(&barrier, NULL, cpus);
-	for (unsigned int i = 0; i < cpus; i++)
-		start(&threads[i], calibrating_thread, &took[i]);
 	for (unsigned int i = 0; i < cpus; i++) {
-		pthread_join(threads[i], NULL);
-		capacity += (double)CALIBRATION * NSEC_PER_SEC / (took[i] ? took[i] : 1);
+		all[i].allowed = allowed;
+		all[i].index = i;
+		start(&all[i].thread, calibrating_thread, &all[i]);
+	}
+	for (unsigned int i = 0; i < cpus; i++) {
+		pthread_join(all[i].thread, NULL);
+		capacity += (double)CALIBRATION * NSEC_PER_SEC / (all[i].took ? all[i].took : 1);
 	}
 	printf("%.0f\n", capacity);
 }
@@ -534,7 +557,7 @@ int main(int argc, char **argv)
 	if (!params.pairs)
 		params.pairs = 2 * cpus;
 	if (params.calibrate) {
-		calibrate(cpus);
+		calibrate(&set);
 		finish_output(&program);
 		return 0;
 	}
