@@ -4,7 +4,8 @@
 
 Hints: with more workers than an LLC has CPUs, following a wake hint as seed 1 did makes p99 wakeup latency tens of
 times what it is without a hint; ours must not. Gangs: four barrier programs on the same CPUs gain tens of times, and a
-task that wakes up beside them waits little longer than without gangs. Ratios of one run, so that nothing depends on the
+task that wakes up beside them waits little longer than without gangs. Headroom: a service beside a job that wants every
+CPU is not slowed down as weights let it, and its share stays idle. Ratios of one run, so that nothing depends on the
 host. Counts (--counts): what hints add to a wakeup's instructions, in the same boot of one kernel.
 """
 
@@ -28,7 +29,7 @@ from suites.overhead import (ELSEWHERE, IN_USE_PERCENT, INSTRUCTIONS, MOVING, OW
                              UNUSED)
 
 OUT = ROOT / "build/bench/regression"
-WORKERS, GANGS = 16, 4
+WORKERS, GANGS, LOAD = 16, 4, 40
 SLOT_US = 4000.0
 
 
@@ -80,12 +81,18 @@ RATIOS = (
     # Seen: 47 to 53; 0.5 to 0.7, and 1.5 where gangs could all go before a waiting task: a slot longer is the goal.
     Ratio("gang", "barrier", GANGS, "rate", "eevdf", "gang_llc", least=20),
     Ratio("gang", "barrier", GANGS, "late_p99", "eevdf", "gang_llc", most=1, more=SLOT_US),
+    # Seen: 0.38 and 0.47, 23 and 25, 0.33 and 0.31. Without the last, a side job that never runs would look best.
+    Ratio("headroom", "requests", LOAD, "p99", "weight", "headroom30", most=0.6),
+    Ratio("headroom", "requests", LOAD, "idle", "weight", "headroom30", least=8),
+    Ratio("headroom", "requests", LOAD, "side", "weight", "headroom30", least=0.2),
 )
 RUNS = {
     "hint": ("--quick", "--topology", "zen", "--benches", "schbench", "--loads", str(WORKERS), "--configs",
              ",".join(("seed1", *HINTS)), "--samples", "3"),
     "gang": ("--topology", "1x1x4x2@20", "--benches", "barrier", "--loads", str(GANGS), "--configs", "gang_llc",
              "--samples", "3"),
+    "headroom": ("--quick", "--topology", "1x2x2x2@20", "--benches", "requests", "--configs", "weight,headroom30",
+                 "--samples", "1"),
 }
 
 

@@ -214,7 +214,7 @@ STEPS = (
          ("cgctl-tests", "kernel"), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True, lab=True),
-    Step("lab-ratios", "hints do not collapse, gangs gain and delay nobody", regression.run, ("lab",), lane=True,
+    Step("lab-ratios", "hints do not collapse, gangs gain, headroom is kept", regression.run, ("lab",), lane=True,
          lab=True),
     Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True,
          lab=True),

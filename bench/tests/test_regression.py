@@ -81,6 +81,23 @@ class Gangs(unittest.TestCase):
         self.assertEqual([test.status for test in regression.judge("gang", found)], ["failed"] * 2)
 
 
+class Headrooms(unittest.TestCase):
+    def statuses(self, **headroom: float) -> list[str]:
+        """With a weight, 1 % is idle, p99 is 18 ms, and the side job has 55 % of the machine."""
+        found = [row for metric, weight in (("p99", 18000.0), ("idle", 1.4), ("side", 55.0))
+                 for row in rows("requests", regression.LOAD, metric, weight=weight, headroom30=headroom[metric])]
+        return [test.status for test in regression.judge("headroom", found)]
+
+    def test_keeps_what_it_says(self) -> None:
+        self.assertEqual(self.statuses(p99=7000.0, idle=31.0, side=18.0), ["passed"] * 3)
+
+    def test_does_nothing(self) -> None:
+        self.assertEqual(self.statuses(p99=18000.0, idle=1.4, side=55.0), ["failed", "failed", "passed"])
+
+    def test_starves_the_side_job(self) -> None:
+        self.assertEqual(self.statuses(p99=6000.0, idle=55.0, side=1.0), ["passed", "passed", "failed"])
+
+
 def counts(**added: float) -> list[dict[str, Any]]:
     """Rows of 8,000 instructions for a wakeup in each benchmark, and so many more with each configuration."""
     values = {overhead.UNUSED: 0.0, **{bound.config: 0.0 for bound in regression.BOUNDS}, **added}
