@@ -836,6 +836,13 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	return found;
 }
 
+/* Does it take a look at the waker's LLC to tell what wake_affine does with @p? */
+static bool steer_may_draw(struct task_struct *p)
+{
+	return in_hardirq() || is_idle_task(current) ||
+	       cpumask_intersects(steer_llc(smp_processor_id()), p->cpus_ptr);
+}
+
 /*
  * What steer_wake_search() decides in most wakeups: that @p goes back to where
  * it ran last, which is idle, or that the default path finds an idle CPU without
@@ -845,12 +852,21 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 					     int target, bool sync, u32 hint,
 					     int *found)
 {
+	enum steer_counter wake = STEER_NR_WAKE_SAME_LLC;
 	bool elsewhere = (hint & STEER_WAKE) &&
 			 !steer_same_llc(smp_processor_id(), prev_cpu);
 
-	if ((hint & STEER_PACK) ||
-	    (elsewhere && ((hint & STEER_WAKE_AFFINE) || steer_takes_turns(p, sync))))
+	if ((hint & STEER_PACK) || (elsewhere && steer_takes_turns(p, sync)))
 		return false;
+	if (elsewhere && (hint & STEER_WAKE_AFFINE)) {
+		if (steer_may_draw(p))
+			return false;
+		/* There is no LLC to choose. */
+		elsewhere = false;
+		wake = STEER_NR_WAKE_AFFINITY;
+	} else if (elsewhere) {
+		wake = STEER_NR_WAKE_FOLLOWED;
+	}
 
 	if (!elsewhere && !(hint & (STEER_SCAN | STEER_REACH))) {
 		if (!steer_cpu_idle(p, target))
@@ -870,8 +886,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 			steer_count(p, STEER_NR_SCAN_FOLLOWED);
 	}
 	if (hint & STEER_WAKE)
-		steer_count(p, elsewhere ? STEER_NR_WAKE_FOLLOWED :
-					   STEER_NR_WAKE_SAME_LLC);
+		steer_count(p, wake);
 	return true;
 }
 
