@@ -422,6 +422,23 @@ class Serve(Workload):
         self.assertGreater(fast, slow)
         self.assertGreater(slow, 0)
 
+    def test_calibration_has_a_thread_on_each_cpu(self) -> None:
+        """Two on one CPU would count as a smaller machine."""
+        with subprocess.Popen([self.program, "--calibrate", "--units", "1000000", "--lines", "0"],
+                              stdout=subprocess.DEVNULL) as process:
+            try:
+                wanted, places = sorted([cpu] for cpu in os.sched_getaffinity(0)), []
+                for _ in range(100):
+                    threads = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]
+                    places = sorted(sorted(os.sched_getaffinity(thread)) for thread in threads
+                                    if thread != process.pid)
+                    if places == wanted:
+                        break
+                    time.sleep(0.05)
+                self.assertEqual(places, wanted)
+            finally:
+                process.kill()
+
     def test_text(self) -> None:
         text = self.run_program("--capacity", "2000", *self.SMALL, "--load", "20:0.1,0:0.1").stdout
         self.assertRegex(text, r"\n +20\.0 +\d+ +\d+\.\d +\d")

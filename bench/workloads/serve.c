@@ -147,6 +147,7 @@ struct pair {
 
 static uint64_t begin_ns;
 static pthread_barrier_t barrier;
+static cpu_set_t allowed;
 
 /* Steele, Lea and Flood's SplitMix64 */
 static uint64_t next_random(uint64_t *state)
@@ -337,13 +338,11 @@ static struct pair *run(void)
 
 /**
  * struct calibrating - one thread of the calibration
- * @allowed:	CPUs of the program
- * @index:	the one of them that is this thread's
+ * @index:	the one of the program's CPUs that is this thread's
  * @took:	how long its requests took, in ns
  * @thread:	the thread
  */
 struct calibrating {
-	const cpu_set_t *allowed;
 	unsigned int index;
 	uint64_t took;
 	pthread_t thread;
@@ -355,7 +354,7 @@ static void *calibrating_thread(void *arg)
 	char *memory = allocate_zeroed(&program, params.footprint, 1024);
 	uint64_t began;
 
-	pin_to(me->allowed, me->index);
+	pin_to(&allowed, me->index);
 	pthread_barrier_wait(&barrier);
 	serve_half(memory, 0);
 	began = now_ns();
@@ -370,15 +369,13 @@ static void *calibrating_thread(void *arg)
  * its own, as two on one CPU, until the load balancer sees them, would count as a
  * smaller machine.
  */
-static void calibrate(const cpu_set_t *allowed)
+static void calibrate(unsigned int cpus)
 {
-	unsigned int cpus = CPU_COUNT(allowed);
 	struct calibrating *all = allocate_zeroed(&program, cpus, sizeof(*all));
 	double capacity = 0;
 
 	pthread_barrier_init(&barrier, NULL, cpus);
 	for (unsigned int i = 0; i < cpus; i++) {
-		all[i].allowed = allowed;
 		all[i].index = i;
 		start(&all[i].thread, calibrating_thread, &all[i]);
 	}
@@ -549,15 +546,14 @@ static void parse_stages(const char *text)
 int main(int argc, char **argv)
 {
 	unsigned int cpus;
-	cpu_set_t set;
 	struct pair *pairs;
 
 	parse_options(&program, argc, argv);
-	cpus = allowed_cpus(&set);
+	cpus = allowed_cpus(&allowed);
 	if (!params.pairs)
 		params.pairs = 2 * cpus;
 	if (params.calibrate) {
-		calibrate(&set);
+		calibrate(cpus);
 		finish_output(&program);
 		return 0;
 	}
