@@ -98,6 +98,17 @@ class Headrooms(unittest.TestCase):
         self.assertEqual(self.statuses(p99=6000.0, idle=55.0, side=1.0), ["passed", "passed", "failed"])
 
 
+class Runs(unittest.TestCase):
+    def test_what_is_judged_is_measured(self) -> None:
+        for ratio in regression.RATIOS:
+            arguments = run.parse_arguments(["--suite", ratio.suite, *regression.RUNS[ratio.suite]])
+            chunks = suite.plan(suite.load_suite(ratio.suite), run.select(arguments))
+            configs = {case.config for chunk in chunks for case in chunk.cases
+                       if (case.bench, case.load) == (ratio.bench, ratio.load)}
+            with self.subTest(ratio.name):
+                self.assertLessEqual({ratio.baseline, ratio.config}, configs)
+
+
 def counts(**added: float) -> list[dict[str, Any]]:
     """Rows of 8,000 instructions for a wakeup in each benchmark, and so many more with each configuration."""
     values = {overhead.UNUSED: 0.0, **{bound.config: 0.0 for bound in regression.BOUNDS}, **added}
