@@ -692,6 +692,17 @@ static int steer_unsearched(struct task_struct *p, int target, int prev_cpu)
 	       READ_ONCE(cpu_rq(prev_cpu)->nr_running) ? target : prev_cpu;
 }
 
+/* Does nobody whose LLC would tell anything wake up @p: an interrupt, or the idle task? */
+static __always_inline bool steer_no_waker(void)
+{
+	return in_hardirq() || is_idle_task(current);
+}
+
+static __always_inline bool steer_llc_allowed(struct task_struct *p, int cpu)
+{
+	return cpumask_intersects(steer_llc(cpu), p->cpus_ptr);
+}
+
 /* Where the wake hint points; @verdict tells whether it has anything to say. */
 static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
 			     int prev_cpu, int target, bool sync, int *verdict)
@@ -704,11 +715,11 @@ static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
 
 	if (steer_same_llc(waker_cpu, prev_cpu))
 		*verdict = STEER_V_SAME_LLC;
-	else if ((hint & STEER_WAKE_AFFINE) && (in_hardirq() || is_idle_task(current)))
+	else if ((hint & STEER_WAKE_AFFINE) && steer_no_waker())
 		*verdict = STEER_V_IRQ;
 	else if ((hint & STEER_WAKE_HOLD) && steer_takes_turns(p, sync))
 		*verdict = STEER_V_TURNS;
-	else if (!cpumask_intersects(steer_llc(cpu), p->cpus_ptr))
+	else if (!steer_llc_allowed(p, cpu))
 		*verdict = STEER_V_AFFINITY;
 	else
 		return cpu;
@@ -836,13 +847,6 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 	return found;
 }
 
-/* Does it take a look at the waker's LLC to tell what wake_affine does with @p? */
-static bool steer_may_draw(struct task_struct *p)
-{
-	return in_hardirq() || is_idle_task(current) ||
-	       cpumask_intersects(steer_llc(smp_processor_id()), p->cpus_ptr);
-}
-
 /*
  * What steer_wake_search() decides in most wakeups: that @p goes back to where
  * it ran last, which is idle, or that the default path finds an idle CPU without
@@ -859,7 +863,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 	if ((hint & STEER_PACK) || (elsewhere && steer_takes_turns(p, sync)))
 		return false;
 	if (elsewhere && (hint & STEER_WAKE_AFFINE)) {
-		if (steer_may_draw(p))
+		if (steer_no_waker() || steer_llc_allowed(p, smp_processor_id()))
 			return false;
 		/* There is no LLC to choose. */
 		elsewhere = false;
