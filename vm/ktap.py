@@ -238,11 +238,15 @@ def mask_to_cpus(mask: str) -> frozenset[int]:
     return frozenset(i for i in range(value.bit_length()) if value >> i & 1)
 
 
+def llc_of(cpu: int, mask: str) -> frozenset[int]:
+    """The CPUs that share a CPU's last-level cache: without a domain that shares one, it is alone in it."""
+    return frozenset([cpu]) if mask == "none" else mask_to_cpus(mask)
+
+
 def check_llcs(llcs: dict[int, str], expected: list[frozenset[int]]) -> list[Test]:
     """Compare the caches that the scheduler sees with those of the machine that was asked for."""
     wanted = {cpu: cpus for cpus in expected for cpu in cpus}
-    # A CPU without a domain that shares a cache is alone in it.
-    got = {cpu: frozenset([cpu]) if mask == "none" else mask_to_cpus(mask) for cpu, mask in llcs.items()}
+    got = {cpu: llc_of(cpu, mask) for cpu, mask in llcs.items()}
     wrong = [f"CPU {cpu}: {sorted(got.get(cpu, ()))} instead of {sorted(wanted.get(cpu, ()))}"
              for cpu in sorted(wanted.keys() | got.keys()) if wanted.get(cpu) != got.get(cpu)]
     return [Test("machine: last-level caches", FAILED, "; ".join(wrong)) if wrong else

@@ -390,7 +390,7 @@ def finished(machine: Machine, version: str, out: Path, nonce: str, problem: str
 
 def wrong_llcs(report: ktap.Report, topology: Topology) -> str:
     """What is wrong if the kernel does not see the caches that are modelled."""
-    seen = {ktap.mask_to_cpus(mask) for mask in report.llcs.values()}
+    seen = {ktap.llc_of(cpu, mask) for cpu, mask in report.llcs.items()}
     wanted = set(topology.llc_sets())
     return "" if seen == wanted else f"the kernel sees the LLCs {sorted(map(sorted, seen))}, modelled are " \
         f"{sorted(map(sorted, wanted))}"

@@ -6,8 +6,23 @@ from pathlib import Path
 from unittest import mock
 
 import context  # noqa: F401
+import ktap
 import lab
 from common import Fail, Target
+
+
+class Caches(unittest.TestCase):
+    """What the kernel says of its caches, against what is modelled."""
+
+    def test_as_modelled(self) -> None:
+        report = ktap.Report(llcs={0: "3", 1: "3", 2: "c", 3: "c"})
+        self.assertEqual(lab.wrong_llcs(report, lab.machine_of("1x2x2x1").topology), "")
+        self.assertIn("modelled are [[0, 1, 2, 3]]", lab.wrong_llcs(report, lab.machine_of("1x1x4x1").topology))
+
+    def test_of_one_cpu(self) -> None:
+        """Where an LLC is one CPU's, the kernel has no domain that shares it."""
+        report = ktap.Report(llcs={0: "none", 1: "none"})
+        self.assertEqual(lab.wrong_llcs(report, lab.machine_of("1x2x1x1").topology), "")
 
 
 class Command(unittest.TestCase):
