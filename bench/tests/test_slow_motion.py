@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Machines in slow motion: every time grows, every rate shrinks, and what is neither stays. And what QEMU is told."""
+"""Machines in slow motion: every time grows, every rate shrinks, and what is neither stays. And what QEMU is told,
+and what the kernel has to see."""
 
 import unittest
 from pathlib import Path
