@@ -211,6 +211,7 @@ bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 bool __steer_headroom_protects(struct task_struct *p);
 bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
+bool __steer_headroom_present(struct task_struct *p, int cpu);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
 struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
@@ -330,6 +331,19 @@ static __always_inline bool steer_headroom_gives_way(struct task_struct *p, int 
 }
 
 /**
+ * steer_headroom_present - are others of a task's group on a CPU?
+ * @p: the task, which is not runnable; its p->pi_lock is held
+ * @cpu: the CPU
+ *
+ * Return: true if a task of the nearest group of @p with a headroom runs or waits there.
+ */
+static __always_inline bool steer_headroom_present(struct task_struct *p, int cpu)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) &&
+	       __steer_headroom_present(p, cpu);
+}
+
+/**
  * steer_headroom_preempts - does what woke up run before what runs?
  * @cfs_rq: the queue of both; its rq lock is held
  * @se: the current entity
@@ -388,6 +402,7 @@ static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
 static inline bool steer_headroom_gives_way(struct task_struct *p, int cpu) { return false; }
+static inline bool steer_headroom_present(struct task_struct *p, int cpu) { return false; }
 static inline struct sched_entity *steer_headroom_instead(struct cfs_rq *cfs_rq,
 							  struct sched_entity *se)
 {

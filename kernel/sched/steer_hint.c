@@ -918,8 +918,23 @@ static int steer_stays(struct task_struct *p, int target, int prev_cpu)
 }
 
 /*
+ * Does @p's group have tasks on half of the CPUs of the LLC itself? Where that is a single
+ * CPU, they share nothing there.
+ */
+static bool steer_llc_is_own(struct task_struct *p, int cpu)
+{
+	const struct cpumask *span = steer_llc(cpu);
+	int other, own = 0;
+
+	for_each_cpu(other, span)
+		own += steer_headroom_present(p, other);
+	return own > 1 && own * 2 >= cpumask_weight(span);
+}
+
+/*
  * The group has a cpu.headroom, and no hint that decided: CPUs are kept for it, whether
- * they are idle or not, and beyond its LLC, too.
+ * they are idle or not. Beyond the LLC it looks only if others fill it: where its own
+ * tasks do, one that left would move what it shares with them, and come back to a full LLC.
  */
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync)
 {
@@ -940,7 +955,12 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	cpu = steer_stays(p, target, prev_cpu);
 	if (cpu >= 0 || steer_finds_itself(p, target, prev_cpu))
 		return cpu;
-	return steer_overflow(p, target, prev_cpu);
+	cpu = steer_idle_in_llc(p, target, prev_cpu);
+	if (cpu < 0)
+		cpu = steer_kept_in_llc(p, target, prev_cpu);
+	if (cpu >= 0 || steer_llc_is_own(p, target))
+		return cpu;
+	return steer_idle_beyond(p, target, prev_cpu, 0);
 }
 
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,

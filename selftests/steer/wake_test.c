@@ -287,6 +287,23 @@ TEST_F_TIMEOUT(wake, headroom, 180)
 	EXPECT_LE(HALF, protected.in_a);
 }
 
+/* The same LLC, full of tasks of the group itself: it would be so without a headroom, too. */
+TEST_F_TIMEOUT(wake, headroom_own, 180)
+{
+	cpu_set_t busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	struct where where;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->cg, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(HALF, where.in_a);
+}
+
 /*
  * The node is full of tasks that leave CPU idle for the group. They would give way, so it
  * stays with its data; but not if they have the same headroom.
