@@ -146,8 +146,9 @@
  * Beyond its LLC it looks only if that is full of others, who do not give way. If it is
  * full of tasks of its own group, it would be so without anybody else on the machine; who
  * left would take along what they share, be slower for it, and thus make the next LLC
- * full. Where all looked beyond, 16 CPUs in four LLCs were in use to 85 % instead of 63,
- * with nothing but the group there, and whoever was to be held back was at the floor.
+ * full. Where all looked beyond, on 16 CPUs in four LLCs, p99 of a service was 1.2 times
+ * that alone, with whoever was held back at the floor; it is 0.5 times that, with a
+ * demand of 30 % met.
  *
  * Where cores have several threads, an idle CPU is worth less, since it is more often
  * than not the other thread of a core that is in use. There a task stays where what runs
@@ -466,7 +467,8 @@ bool __steer_headroom_constrained(struct cfs_rq *cfs_rq)
 
 /* ------------------------------------------------------------ protected */
 
-bool __steer_headroom_protects(struct task_struct *p)
+/* The nearest group of @p that has a headroom, or NULL */
+static struct task_group *steer_protected_group(struct task_struct *p)
 {
 	lockdep_assert_held(&p->pi_lock);
 
@@ -474,9 +476,14 @@ bool __steer_headroom_protects(struct task_struct *p)
 		struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
 
 		if (hr && READ_ONCE(hr->request))
-			return true;
+			return tg;
 	}
-	return false;
+	return NULL;
+}
+
+bool __steer_headroom_protects(struct task_struct *p)
+{
+	return steer_protected_group(p);
 }
 
 /*
@@ -517,15 +524,17 @@ bool __steer_headroom_gives_way(struct task_struct *p, int cpu)
 	return false;
 }
 
-bool __steer_headroom_present(struct task_struct *p, int cpu)
+unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus)
 {
-	for (struct task_group *tg = task_group(p); tg; tg = tg->parent) {
-		struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+	struct task_group *tg = steer_protected_group(p);
+	unsigned int present = 0;
+	int cpu;
 
-		if (hr && READ_ONCE(hr->request))
-			return READ_ONCE(tg->cfs_rq[cpu]->h_nr_runnable);
-	}
-	return false;
+	if (!tg)
+		return 0;
+	for_each_cpu(cpu, cpus)
+		present += !!READ_ONCE(tg->cfs_rq[cpu]->h_nr_runnable);
+	return present;
 }
 
 /*

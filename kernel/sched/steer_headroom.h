@@ -211,7 +211,7 @@ bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 bool __steer_headroom_protects(struct task_struct *p);
 bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
-bool __steer_headroom_present(struct task_struct *p, int cpu);
+unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
 struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
@@ -331,16 +331,18 @@ static __always_inline bool steer_headroom_gives_way(struct task_struct *p, int 
 }
 
 /**
- * steer_headroom_present - are others of a task's group on a CPU?
+ * steer_headroom_present - on how many CPUs are others of a task's group?
  * @p: the task, which is not runnable; its p->pi_lock is held
- * @cpu: the CPU
+ * @cpus: the CPUs
  *
- * Return: true if a task of the nearest group of @p with a headroom runs or waits there.
+ * Return: on how many of them tasks of the nearest group of @p with a headroom run or wait.
  */
-static __always_inline bool steer_headroom_present(struct task_struct *p, int cpu)
+static __always_inline unsigned int steer_headroom_present(struct task_struct *p,
+							   const struct cpumask *cpus)
 {
-	return static_branch_unlikely(&steer_headroom_key.key) &&
-	       __steer_headroom_present(p, cpu);
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		return __steer_headroom_present(p, cpus);
+	return 0;
 }
 
 /**
@@ -402,7 +404,12 @@ static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
 static inline bool steer_headroom_gives_way(struct task_struct *p, int cpu) { return false; }
-static inline bool steer_headroom_present(struct task_struct *p, int cpu) { return false; }
+static inline unsigned int steer_headroom_present(struct task_struct *p,
+						  const struct cpumask *cpus)
+{
+	return 0;
+}
+
 static inline struct sched_entity *steer_headroom_instead(struct cfs_rq *cfs_rq,
 							  struct sched_entity *se)
 {

@@ -924,10 +924,8 @@ static int steer_stays(struct task_struct *p, int target, int prev_cpu)
 static bool steer_llc_is_own(struct task_struct *p, int cpu)
 {
 	const struct cpumask *span = steer_llc(cpu);
-	int other, own = 0;
+	unsigned int own = steer_headroom_present(p, span);
 
-	for_each_cpu(other, span)
-		own += steer_headroom_present(p, other);
 	return own > 1 && own * 2 >= cpumask_weight(span);
 }
 
