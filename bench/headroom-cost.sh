@@ -5,6 +5,8 @@
 # `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
 # With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs. With parents=N the
 # groups are those of N parents in turn, and each parent has a group that demands 30 %; groups=0 leaves them idle.
+# With decisions=1 it also measures what timers do before they send their first interrupt: clocks, arithmetic, the pool's
+# lock. That takes one more event for each interrupt, which is in the times of the timers then.
 set -e
 groups=${groups:-1000} parents=${parents:-1} seconds=${seconds:-0.5} limit=${limit:-headroom}
 cgroup=/sys/fs/cgroup/cost trace=/sys/kernel/tracing
@@ -36,12 +38,12 @@ for file in $cgroup/p*/main/cpu.headroom; do [ $limit = max ] || echo 30 > "$fil
 [ "$groups" = 0 ] || : > /tmp/go
 sleep 0.3
 for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_function_entry csd/csd_function_exit \
-	steer/steer_headroom_update; do
+	${decisions:+csd/csd_queue_cpu} steer/steer_headroom_update; do
 	echo 1 > $trace/events/$event/enable
 done
 sleep "$seconds"
 echo 0 > $trace/tracing_on
-awk -v groups="$groups" -v parents="$parents" -v periods=$([ $limit = headroom ] || echo "$seconds" | awk '{ print $1 * 10 }') '
+awk -v decisions="$decisions" -v groups="$groups" -v parents="$parents" -v periods=$([ $limit = headroom ] || echo "$seconds" | awk '{ print $1 * 10 }') '
 # What a timer interrupts on its own CPU is done at once, in the timer: it is counted as an interrupt, and only as one.
 function ends(kind, key) {
 	if (!((kind, key) in began)) return
@@ -50,7 +52,7 @@ function ends(kind, key) {
 	if (kind == "timer") {
 		took -= inside[cpu]
 		delete in_timer[cpu]
-	} else if (cpu in in_timer) {
+	} else if (kind == "interrupts" && cpu in in_timer) {
 		inside[cpu] += took
 	}
 	sum[kind] += took; count[kind]++
@@ -62,10 +64,12 @@ function ends(kind, key) {
 { for (f = 1; f <= NF; f++) if ($f ~ /^[0-9]+\.[0-9]+:$/) { stamp = $f + 0; name = $(f + 1); cpu = $2; key = cpu $(f + 2); break } }
 name == "hrtimer_expire_entry:" && /function=(steer_pool_timer|sched_cfs_(period|slack)_timer)/ {
 	began["timer", key] = stamp
+	if (decisions != "") began["decisions", cpu] = stamp
 	in_timer[cpu] = 1
 	inside[cpu] = 0
 }
-name == "hrtimer_expire_exit:" { ends("timer", key) }
+name == "csd_queue_cpu:" { ends("decisions", cpu) }
+name == "hrtimer_expire_exit:" && ("timer", key) in began { ends("decisions", cpu); ends("timer", key) }
 name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp }
 name == "csd_function_exit:" { ends("interrupts", key) }
 name == "steer_headroom_update:" { periods++; last = $0 }

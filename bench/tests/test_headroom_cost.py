@@ -12,12 +12,13 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parent.parent / "headroom-cost.sh"
 TIMER_BEGINS = "hrtimer_expire_entry: hrtimer=000000001 function=steer_pool_timer now=1"
 TIMER_ENDS = "hrtimer_expire_exit: hrtimer=000000001"
+SENT = "csd_queue_cpu: cpu=1 callsite=steer_kick func=steer_kicked csd=1"
 CALL_BEGINS = "csd_function_entry: func=steer_kicked csd=1"
 CALL_ENDS = "csd_function_exit: func=steer_kicked csd=1"
 UPDATE = "steer_headroom_update: cgroup=1"
 
 
-def summary(*events: str) -> dict[str, str]:
+def summary(*events: str, decisions: str = "") -> dict[str, str]:
     """What the script's awk program says of these events ('CPU STAMP EVENT: FIELDS'), by kind."""
     match = re.search(r"-v periods=.*? '\n(.*)' \$trace/trace", SCRIPT.read_text(encoding="utf-8"), re.DOTALL)
     assert match, "there is no awk program in the script"
@@ -28,9 +29,11 @@ def summary(*events: str) -> dict[str, str]:
     with tempfile.NamedTemporaryFile("w", suffix=".trace") as trace:
         trace.write("\n".join(lines) + "\n")
         trace.flush()
-        result = subprocess.run(["awk", "-v", "groups=1", "-v", "parents=1", "-v", "periods=", match[1], trace.name],
+        result = subprocess.run(["awk", "-v", f"decisions={decisions}", "-v", "groups=1", "-v", "parents=1",
+                                 "-v", "periods=", match[1], trace.name],
                                 capture_output=True, text=True, check=True)
-    return dict(line.split(": ", 1) for line in result.stdout.splitlines() if line.startswith(("timer", "interrupts")))
+    return dict(line.split(": ", 1) for line in result.stdout.splitlines() 
+                if line.startswith(("timer", "interrupts", "decisions")))
 
 
 class HeadroomCost(unittest.TestCase):
@@ -46,6 +49,14 @@ class HeadroomCost(unittest.TestCase):
                       f"000 1.000006 {UPDATE}", f"000 1.000010 {TIMER_ENDS}")
         self.assertRegex(got["timer"], "^7.0 us a period, 1 calls of 7.00 us")
         self.assertRegex(got["interrupts"], "^3.0 us a period, 1 calls of 3.00 us")
+
+    def test_what_a_timer_does_before_its_first_interrupt(self) -> None:
+        events = (f"000 1.000000 {TIMER_BEGINS}", f"000 1.000004 {SENT}", f"000 1.000006 {SENT}", f"000 1.000008 {UPDATE}",
+                  f"000 1.000010 {TIMER_ENDS}", f"000 1.005000 {TIMER_BEGINS}", f"000 1.005002 {TIMER_ENDS}")
+        got = summary(*events, decisions="1")
+        self.assertRegex(got["decisions"], "^6.0 us a period, 2 calls of 3.00 us in 1 periods, the longest 4 us")
+        self.assertRegex(got["timer"], "^12.0 us a period")
+        self.assertNotIn("decisions", summary(*events))
 
 
 if __name__ == "__main__":
