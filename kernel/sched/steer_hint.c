@@ -895,7 +895,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 }
 
 /* Let the default path stack the completion of I/O on a kworker's CPU. */
-static bool steer_wake_completes(int prev_cpu)
+static __always_inline bool steer_wake_completes(int prev_cpu)
 {
 	return is_per_cpu_kthread(current) && in_task() &&
 	       prev_cpu == smp_processor_id() && this_rq()->nr_running <= 1;
