@@ -209,8 +209,9 @@ static inline u64 steer_headroom_weight(struct task_group *tg)
 
 bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
-bool __steer_headroom_protects(struct task_struct *p);
+struct task_group *__steer_headroom_group(struct task_struct *p);
 bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
+int steer_headroom_wanting(struct task_struct *p, const struct task_group *tg, int cpu);
 unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
@@ -306,15 +307,27 @@ static __always_inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq)
 }
 
 /**
+ * steer_headroom_group - for which group is CPU left idle?
+ * @p: a task of it; its p->pi_lock, or the lock of its runqueue, is held
+ *
+ * Return: the nearest group of @p that has a headroom, or NULL.
+ */
+static __always_inline struct task_group *steer_headroom_group(struct task_struct *p)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		return __steer_headroom_group(p);
+	return NULL;
+}
+
+/**
  * steer_headroom_protects - is CPU left idle for this task?
- * @p: the task; its p->pi_lock is held
+ * @p: the task; as for steer_headroom_group()
  *
  * Return: true if its group or one above has a headroom.
  */
 static __always_inline bool steer_headroom_protects(struct task_struct *p)
 {
-	return static_branch_unlikely(&steer_headroom_key.key) &&
-	       __steer_headroom_protects(p);
+	return steer_headroom_group(p);
 }
 
 /**
@@ -402,8 +415,15 @@ static inline bool steer_headroom_constrained(struct cfs_rq *cfs_rq) { return fa
 static inline u64 steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want) { return want; }
 static inline void steer_headroom_wait(struct cfs_rq *cfs_rq) { }
 static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
+static inline struct task_group *steer_headroom_group(struct task_struct *p) { return NULL; }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
 static inline bool steer_headroom_gives_way(struct task_struct *p, int cpu) { return false; }
+static inline int steer_headroom_wanting(struct task_struct *p, const struct task_group *tg,
+					 int cpu)
+{
+	return 0;
+}
+
 static inline unsigned int steer_headroom_present(struct task_struct *p,
 						  const struct cpumask *cpus)
 {

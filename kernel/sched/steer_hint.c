@@ -61,6 +61,10 @@
  * where it found no room. When they did so at each wakeup, 64 pairs on 32 CPUs lost a tenth
  * to a fifth of what they did by it, and two fifths with pack.
  *
+ * To a task of a group with a headroom, what is held back for it is not there: a CPU that
+ * runs it has room like an idle one, and it makes no LLC crowded. Otherwise the words that
+ * gather tasks would do next to nothing beside a side job, which runs on every CPU.
+ *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
  * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
@@ -146,8 +150,11 @@
 /* For how long a crowded LLC draws no more tasks to it. */
 #define STEER_CROWDED		(HZ / 10)
 
-/* When the LLC was found crowded, in jiffies; that of its first CPU counts. */
-static DEFINE_PER_CPU(unsigned long, steer_crowded);
+/*
+ * When the LLC was found crowded, in jiffies; that of its first CPU counts. The second is
+ * for tasks with a headroom: what crowds it for others may give way to them.
+ */
+static DEFINE_PER_CPU(unsigned long [2], steer_crowded);
 
 /* When a search beyond the LLC last found nothing, in jiffies; of the CPU that searched. */
 static DEFINE_PER_CPU(unsigned long, steer_full);
@@ -218,6 +225,12 @@ static bool steer_cpu_gives_way(struct task_struct *p, int cpu)
 static __always_inline bool steer_cpu_idle(struct task_struct *p, int cpu)
 {
 	return available_idle_cpu(cpu) || steer_cpu_gives_way(p, cpu);
+}
+
+/* The same, where what a headroom holds back for @p counts as what is not there. */
+static __always_inline bool steer_cpu_free(struct task_struct *p, int cpu)
+{
+	return steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu);
 }
 
 /* cpus_share_cache() without a call. */
@@ -311,6 +324,63 @@ static int steer_idle_in_llc(struct task_struct *p, int target, int prev_cpu)
 	return steer_scan(p, span, target, NULL, &budget);
 }
 
+/* A CPU of the LLC that runs what is held back for @p; where @p ran last comes first. */
+static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
+{
+	const struct cpumask *span = steer_llc(target);
+	int cpu;
+
+	for_each_cpu_wrap(cpu, span, cpumask_test_cpu(prev_cpu, span) ? prev_cpu : target) {
+		if (steer_cpu_allowed(p, cpu) && steer_headroom_gives_way(p, cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/*
+ * Where @p stays although a CPU may be idle elsewhere: what runs there gives way to it, and
+ * an idle one is more often than not the other thread of a core that is in use.
+ */
+static int steer_stays(struct task_struct *p, int target, int prev_cpu)
+{
+	if (!sched_smt_active() || steer_cpu_idle(p, target))
+		return -1;
+	if (steer_cpu_allowed(p, target) && steer_headroom_gives_way(p, target))
+		return target;
+	if (!steer_same_llc(target, prev_cpu) || steer_cpu_idle(p, prev_cpu) ||
+	    !steer_cpu_allowed(p, prev_cpu) || !steer_headroom_gives_way(p, prev_cpu))
+		return -1;
+	return prev_cpu;
+}
+
+/*
+ * As steer_idle_in_llc(). But to a task of a group with a headroom, a CPU that runs what is
+ * held back for it is as good as an idle one, and with SMT better than having to move.
+ */
+static int steer_room_in_llc(struct task_struct *p, int target, int prev_cpu)
+{
+	int cpu;
+
+	if (!steer_headroom_protects(p))
+		return steer_idle_in_llc(p, target, prev_cpu);
+	cpu = steer_stays(p, target, prev_cpu);
+	if (cpu < 0)
+		cpu = steer_idle_in_llc(p, target, prev_cpu);
+	return cpu >= 0 ? cpu : steer_kept_in_llc(p, target, prev_cpu);
+}
+
+/*
+ * Does @p's group have tasks on half of the CPUs of the LLC itself? Where that is a single
+ * CPU, they share nothing there.
+ */
+static bool steer_llc_is_own(struct task_struct *p, int cpu)
+{
+	const struct cpumask *span = steer_llc(cpu);
+	unsigned int own = steer_headroom_present(p, span);
+
+	return own > 1 && own * 2 >= cpumask_weight(span);
+}
+
 /*
  * Is there room for one more task in the LLC of @cpu? An idle CPU is not enough:
  * where tasks sleep often but not for long, there is always one, until all of
@@ -323,7 +393,7 @@ static bool steer_llc_has_room(struct task_struct *p, int cpu)
 	int other, idle = 0;
 
 	for_each_cpu(other, span)
-		idle += steer_cpu_idle(p, other);
+		idle += steer_cpu_free(p, other);
 	return idle * 2 >= cpumask_weight(span);
 }
 
@@ -334,8 +404,9 @@ static bool steer_llc_has_room(struct task_struct *p, int cpu)
  */
 static bool steer_llc_draws(struct task_struct *p, int cpu)
 {
-	unsigned long *crowded = per_cpu_ptr(&steer_crowded, per_cpu(sd_llc_id, cpu));
+	unsigned long *crowded = per_cpu(steer_crowded, per_cpu(sd_llc_id, cpu));
 
+	crowded += steer_headroom_protects(p);
 	if (jiffies - READ_ONCE(*crowded) < STEER_CROWDED)
 		return false;
 	if (steer_llc_has_room(p, cpu))
@@ -362,24 +433,9 @@ static int steer_seed1_in_llc(struct task_struct *p, int target, int prev_cpu)
 	return steer_cpu_allowed(p, target) ? target : -1;
 }
 
-/* A CPU of the LLC that runs what is held back for @p; where @p ran last comes first. */
-static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
-{
-	const struct cpumask *span = steer_llc(target);
-	int cpu;
-
-	for_each_cpu_wrap(cpu, span, cpumask_test_cpu(prev_cpu, span) ? prev_cpu : target) {
-		if (steer_cpu_allowed(p, cpu) && steer_headroom_gives_way(p, cpu))
-			return cpu;
-	}
-	return -1;
-}
-
 /*
  * The nearest idle CPU outside the LLC of @target, of those in its domains. The
- * one where @p ran last comes first, however far it is; and before those of other
- * nodes, or any that may be just a thread of a core, come CPUs of the LLC that a
- * headroom keeps for @p.
+ * one where @p ran last comes first, however far it is.
  */
 static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 			     u32 hint)
@@ -387,7 +443,6 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 	int budget = hint & STEER_SCAN_FULL ? INT_MAX : STEER_REACH_CPUS;
 	const struct cpumask *done = steer_llc(target);
 	struct sched_domain *sd, *top = NULL;
-	bool near = true;
 	int cpu = -1;
 
 	for (sd = rcu_dereference(cpu_rq(target)->sd); sd;
@@ -402,18 +457,12 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
 	     sd = rcu_dereference(sd->parent)) {
 		if (cpumask_subset(sched_domain_span(sd), done))
 			continue;
-		if (near && (sched_smt_active() || (sd->flags & SD_NUMA))) {
-			near = false;
-			cpu = steer_kept_in_llc(p, target, prev_cpu);
-			if (cpu >= 0)
-				return cpu;
-		}
 		cpu = steer_scan(p, sched_domain_span(sd), target, done, &budget);
 		if (cpu >= 0 || budget <= 0)
 			break;
 		done = sched_domain_span(sd);
 	}
-	return cpu < 0 && near ? steer_kept_in_llc(p, target, prev_cpu) : cpu;
+	return cpu;
 }
 
 /*
@@ -440,7 +489,7 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
 		return steer_seed1_in_llc(p, pointed, prev_cpu);
 	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_draws(p, pointed))
 		return -1;
-	return steer_idle_in_llc(p, pointed, prev_cpu);
+	return steer_room_in_llc(p, pointed, prev_cpu);
 }
 
 /**
@@ -448,12 +497,14 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
  * @stamp: jiffies when it was taken
  * @llc: id of the LLC, plus one
  * @overloaded: had it more runnable tasks than CPUs?
+ * @protected: for tasks of this group with a headroom, or NULL; only to be compared
  * @allowed: for tasks that may use these CPUs
  */
 struct steer_llc_load {
 	unsigned long	stamp;
 	int		llc;
 	bool		overloaded;
+	const void	*protected;
 	struct cpumask	allowed;
 };
 
@@ -474,42 +525,33 @@ static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *
 
 /*
  * Has the LLC more runnable tasks than CPUs, among those that @p may use? Tasks
- * of all classes count, but for SCHED_IDLE ones, which give way. Reading the
- * runqueues of an LLC for every task that a balance pass looks at would be too
- * much with a remote rq lock held; tasks of one group mostly have one mask.
+ * of all classes count, but for SCHED_IDLE ones and those held back for @p, which
+ * give way. Reading the runqueues of an LLC for every task that a balance pass looks
+ * at would be too much with a remote rq lock held; tasks of one group mostly have
+ * one mask.
  */
 static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 {
 	struct steer_llc_load *load = this_cpu_ptr(&steer_llc_load);
 	const struct cpumask *span = steer_llc(in_llc);
+	const struct task_group *protected = steer_headroom_group(p);
 	int llc = per_cpu(sd_llc_id, in_llc) + 1;
 	int cpu, room = 0;
 
-	if (load->llc == llc && !(jiffies - load->stamp) &&
+	if (load->llc == llc && !(jiffies - load->stamp) && load->protected == protected &&
 	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
 		return load->overloaded;
 
 	for_each_cpu_and(cpu, span, p->cpus_ptr)
-		room += 1 - max(steer_nr_wanting(cpu_rq(cpu)), 0);
+		room += 1 - (protected ? steer_headroom_wanting(p, protected, cpu) :
+			     max(steer_nr_wanting(cpu_rq(cpu)), 0));
 
 	load->stamp = jiffies;
 	load->llc = llc;
+	load->protected = protected;
 	load->overloaded = room < 0;
 	cpumask_copy(&load->allowed, p->cpus_ptr);
 	return load->overloaded;
-}
-
-/*
- * Hints that draw tasks together can draw more of them into an LLC than it has
- * CPUs. The default path would keep them there, because it searches one LLC, and
- * the load balancer takes many ticks. So where the default path finds nothing
- * idle, such a task goes to the nearest idle CPU elsewhere.
- */
-static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
-{
-	int cpu = steer_idle_in_llc(p, target, prev_cpu);
-
-	return cpu >= 0 ? cpu : steer_idle_beyond(p, target, prev_cpu, 0);
 }
 
 /* Does the default path find an idle CPU without a search? */
@@ -520,17 +562,25 @@ static bool steer_finds_itself(struct task_struct *p, int target, int prev_cpu)
 }
 
 /*
- * As above, for a task that its hints brought there. An idle CPU among those that have too
- * much to do is that for a moment only. And where there was none, none is looked for, as in
- * steer_look_beyond(); not in the LLC either.
+ * Hints that draw tasks together can draw more of them into an LLC than it has
+ * CPUs. The default path would keep them there, because it searches one LLC, and
+ * the load balancer takes many ticks. So where the default path finds nothing
+ * idle, such a task goes to the nearest idle CPU elsewhere. Not to one among those
+ * that have too much to do, which is idle for a moment only. And where there was
+ * none, none is looked for, as in steer_look_beyond(); not in the LLC either.
  */
-static int steer_overflow_hinted(struct task_struct *p, int target, int prev_cpu)
+static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 {
 	int cpu;
 
 	if (steer_finds_itself(p, target, prev_cpu) || !(jiffies - this_cpu_read(steer_full)))
 		return -1;
-	cpu = steer_overflow(p, target, prev_cpu);
+	cpu = steer_room_in_llc(p, target, prev_cpu);
+	/* See __steer_wake_protected(). */
+	if (cpu < 0 && steer_llc_is_own(p, target))
+		return -1;
+	if (cpu < 0)
+		cpu = steer_idle_beyond(p, target, prev_cpu, 0);
 	if (cpu >= 0 && available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
 		cpu = -1;
 	if (cpu < 0)
@@ -823,7 +873,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		pack = steer_verdict_of(found);
 	}
 	if (found < 0 && (hint & (STEER_SCAN_FULL | STEER_REACH)) && !searched)
-		found = steer_idle_in_llc(p, target, prev_cpu);
+		found = steer_room_in_llc(p, target, prev_cpu);
 	if ((hint & STEER_SCAN_FULL) && !turns)
 		scan = steer_verdict_of(found);
 	if (found < 0 && (hint & STEER_REACH)) {
@@ -831,7 +881,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		reach = steer_verdict_of(found);
 	}
 	if (found < 0 && steer_overflows(p, hint, sync))
-		found = steer_overflow_hinted(p, target, prev_cpu);
+		found = steer_overflow(p, target, prev_cpu);
 	if (no_search) {
 		if (found < 0)
 			found = steer_unsearched(p, target, prev_cpu);
@@ -902,34 +952,6 @@ static __always_inline bool steer_wake_completes(int prev_cpu)
 }
 
 /*
- * Where @p stays although a CPU may be idle elsewhere: what runs there gives way to it, and
- * an idle one is more often than not the other thread of a core that is in use.
- */
-static int steer_stays(struct task_struct *p, int target, int prev_cpu)
-{
-	if (!sched_smt_active() || steer_cpu_idle(p, target))
-		return -1;
-	if (steer_cpu_allowed(p, target) && steer_headroom_gives_way(p, target))
-		return target;
-	if (!steer_same_llc(target, prev_cpu) || steer_cpu_idle(p, prev_cpu) ||
-	    !steer_cpu_allowed(p, prev_cpu) || !steer_headroom_gives_way(p, prev_cpu))
-		return -1;
-	return prev_cpu;
-}
-
-/*
- * Does @p's group have tasks on half of the CPUs of the LLC itself? Where that is a single
- * CPU, they share nothing there.
- */
-static bool steer_llc_is_own(struct task_struct *p, int cpu)
-{
-	const struct cpumask *span = steer_llc(cpu);
-	unsigned int own = steer_headroom_present(p, span);
-
-	return own > 1 && own * 2 >= cpumask_weight(span);
-}
-
-/*
  * The group has a cpu.headroom, and no hint that decided: CPUs are kept for it, whether
  * they are idle or not. Beyond the LLC it looks only if others fill it: where its own
  * tasks do, one that left would move what it shares with them, and come back to a full LLC.
@@ -950,12 +972,9 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	if ((sync && target == smp_processor_id() && this_rq()->nr_running == 1) ||
 	    steer_takes_turns(p, sync))
 		return -1;
-	cpu = steer_stays(p, target, prev_cpu);
-	if (cpu >= 0 || steer_finds_itself(p, target, prev_cpu))
-		return cpu;
-	cpu = steer_idle_in_llc(p, target, prev_cpu);
-	if (cpu < 0)
-		cpu = steer_kept_in_llc(p, target, prev_cpu);
+	if (steer_cpu_idle(p, target))
+		return -1;
+	cpu = steer_room_in_llc(p, target, prev_cpu);
 	if (cpu >= 0 || steer_llc_is_own(p, target))
 		return cpu;
 	return steer_idle_beyond(p, target, prev_cpu, 0);
@@ -993,7 +1012,7 @@ static int steer_fork_affine(struct task_struct *p, int parent_cpu)
 	int cpu, idle = 0, core = -1, thread = -1;
 
 	for_each_cpu_wrap(cpu, span, parent_cpu) {
-		if (!steer_cpu_allowed(p, cpu) || !steer_cpu_idle(p, cpu))
+		if (!steer_cpu_allowed(p, cpu) || !steer_cpu_free(p, cpu))
 			continue;
 		idle++;
 		if (thread < 0)

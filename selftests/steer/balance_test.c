@@ -204,6 +204,36 @@ TEST_F_TIMEOUT(balance, overloaded, 300)
 	EXPECT_LT(0, COUNT("overloaded"));
 }
 
+/* What is held back for the group does not count among them. */
+TEST_F_TIMEOUT(balance, headroom, 300)
+{
+	long overloaded[2], held[2];
+	struct hogs hogs;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
+	ASSERT_EQ(0, hogs_start(&hogs, side, &self->home, 0));
+	EXPECT_EQ(0, hogs_run(&hogs));
+	for (int protected = 0; protected < 2; protected++) {
+		EXPECT_EQ(0, cg_write(self->cg, "cpu.headroom", protected ? "10" : "0"));
+		overloaded[protected] = -COUNT("overloaded");
+		held[protected] = -COUNT("held");
+		EXPECT_LE(0, escapes(self, ROUNDS));
+		overloaded[protected] += COUNT("overloaded");
+		held[protected] += COUNT("held");
+		TH_LOG("headroom %d: %ld held, %ld overloaded", protected * 10, held[protected],
+		       overloaded[protected]);
+	}
+	hogs_stop(&hogs);
+	EXPECT_LT(held[0], overloaded[0]);
+	EXPECT_LT(overloaded[1], held[1]);
+	free(side);
+}
+
 /*
  * Affinity to one CPU here and one elsewhere: two tasks do not fit one CPU, so
  * the LLC is full for them however many of its CPUs are idle. They must not be

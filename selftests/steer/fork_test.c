@@ -283,6 +283,31 @@ TEST_F_TIMEOUT(fork, affine_full, 120)
 	EXPECT_GE(FEW, COUNT("fork_followed"));
 }
 
+/* What is held back for the group takes no room. */
+TEST_F_TIMEOUT(fork, affine_headroom, 120)
+{
+	struct births *b;
+	cpu_set_t busy;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (topo_llc_weight(&self->t) < 4)
+		SKIP(return, "needs LLCs of four CPUs");
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	busy = cpuset_minus(self->home, cpuset_one(cpuset_nth(&self->home, 0)));
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &busy, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	FAMILY("fork_affine", FORK, CHILDREN, &self->t.cpus, &b);
+	EXPECT_GE(FEW, COUNT("fork_followed"));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	FAMILY("fork_affine", FORK, CHILDREN, &self->t.cpus, &b);
+	EXPECT_LE(MOST, COUNT("fork_followed"));
+	EXPECT_LE(HALF, same_llc(&self->t, b));
+	free(side);
+}
+
 /*
  * Children that stay fill the parent's LLC and no more: some are kept there,
  * and the one that does not fit any more goes elsewhere.

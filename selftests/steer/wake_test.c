@@ -302,6 +302,32 @@ TEST_F_TIMEOUT(wake, headroom_own, 180)
 	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
 	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
 	EXPECT_LE(HALF, where.in_a);
+	/* with a hint that makes who finds no room leave, too: see wake.overflow */
+	SERIES("fork_affine", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(HALF, where.in_a);
+}
+
+/* What is held back for a group is not in the way of its wake_affine. */
+TEST_F_TIMEOUT(wake, headroom_affine, 180)
+{
+	struct where where;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	/* On the waker's CPU, too, as below. */
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &self->a, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_GE(FEW, COUNT("wake_followed"));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	SERIES("wake_affine", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_LE(MOST, COUNT("wake_followed"));
+	/* An idle CPU may take it before it runs. */
+	EXPECT_LE(HALF, where.in_a);
+	free(side);
 }
 
 /*
