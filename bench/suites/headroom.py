@@ -65,15 +65,16 @@ SHARED = (Setting("side*", "cpu.weight", weight_of),)
 
 
 SIDE_IDLE = (Setting("side*", "cpu.idle", "1"),)
-# Which looks for an idle CPU beyond the LLC, too: of what is idle, little may be where a task wakes up.
-MAIN_HINT = (Setting("main", "cpu.hint", "tail_latency"),)
+# For threads that share what they work on: brought together in an LLC, while there is room.
+MAIN_HINT = (Setting("main", "cpu.hint", "fork_spread wake_affine"),)
+# For comparison: who finds no idle CPU in the LLC looks beyond it.
+MAIN_WIDE = (Setting("main", "cpu.hint", "tail_latency"),)
 
 
-def ours(percent: int, hint: bool = False, idle: bool = False) -> Configuration:
-    more = ("cpu.hint",) * hint + ("cpu.idle",) * idle
-    settings = MAIN_HINT * hint + (SIDE_IDLE if idle else SHARED)
-    return Configuration(f"headroom{percent}" + "+hint" * hint + "+idle" * idle, OURS, " and ".join(("Headroom", *more)),
-                         settings=(Setting("main", FILE, str(percent)), *settings),
+def ours(percent: int, name: str = "", hint: tuple[Setting, ...] = (), idle: bool = False) -> Configuration:
+    more = ("cpu.hint",) * bool(hint) + ("cpu.idle",) * idle
+    return Configuration(f"headroom{percent}{name}" + "+idle" * idle, OURS, " and ".join(("Headroom", *more)),
+                         settings=(Setting("main", FILE, str(percent)), *hint, *(SIDE_IDLE if idle else SHARED)),
                          variables={"demand": str(percent)}, needs=(f"main/{FILE}",))
 
 
@@ -90,10 +91,12 @@ CONFIGURATIONS = (
     Configuration("cpuset", TODAY, "CPUs of one's own", settings=(Setting("*", "cpuset.cpus", apart), *SHARED)),
     Configuration("cpuset_quarter", TODAY, "CPUs of one's own",
                   settings=(Setting("*", "cpuset.cpus", quarter), *SHARED)),
-    ours(10), ours(20), ours(30), ours(20, hint=True), ours(30, hint=True), ours(20, idle=True), ours(30, idle=True),
-    ours(20, hint=True, idle=True), ours(30, hint=True, idle=True),
+    Configuration("hint", OURS, "Alone, and cpu.hint", settings=MAIN_HINT, variables={"alone": "1"}),
+    ours(10), ours(20), ours(30), ours(20, idle=True), ours(30, idle=True),
+    *(ours(percent, "+hint", MAIN_HINT, idle) for idle in (False, True) for percent in (20, 30)),
+    ours(30, "+wide", MAIN_WIDE),
 )
-DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if configuration.kind == OURS)
+DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if "demand" in configuration.variables)
 
 # Main work and observer are started first and begin together, so that the side job does not hold up their start; what
 # they do until all have settled beside each other is their warm-up.
@@ -239,8 +242,8 @@ def requests(name: str, title: str, side: str, programs: tuple[str, ...], quick:
         limit=600, groups=sides, counted=True, derive=per_cycle, series=parsers.headroom_series, **more)
 
 
-QUICK_CHOICE = ("weight", "idle", "max_right", "max_wrong", "headroom10", "headroom20", "headroom30",
-                "headroom30+hint", "headroom30+idle", "headroom30+hint+idle")
+QUICK_CHOICE = ("weight", "idle", "max_right", "max_wrong", "hint", "headroom10", "headroom20", "headroom30",
+                "headroom20+hint", "headroom30+hint", "headroom30+idle")
 
 
 def stress(what: str) -> str:
@@ -348,6 +351,8 @@ FIGURES = (
     Figure("main p99 vs alone, demand 20 %", "", "<= 1.10", slower("headroom20", 1.10)),
     Figure("the same, and the side job cpu.idle, 30 %", "", "<= 1.05", slower("headroom30+idle", 1.05)),
     Figure("the same, 20 %", "", "<= 1.10", slower("headroom20+idle", 1.10)),
+    Figure("main p99 vs alone, main work with cpu.hint, 30 %", "", "<= 1.05", slower("headroom30+hint", 1.05)),
+    Figure("main p99 vs alone, main work with cpu.hint, 20 %", "", "<= 1.10", slower("headroom20+hint", 1.10)),
     # What the ancestor told of itself, whose side job was SCHED_IDLE.
     Figure("its mean, side job cpu.idle, 30 %", "1.08", "<= 1.08", slower("headroom30+idle", 1.08, "mean")),
     Figure("its mean, side job cpu.idle, 20 %", "1.13", "<= 1.13", slower("headroom20+idle", 1.13, "mean")),

@@ -160,7 +160,8 @@ class Contents(unittest.TestCase):
             self.assertEqual(kinds[f"headroom{percent}"], OURS)
         for configuration in HEADROOM.configurations:
             uses = any(setting.file == "cpu.headroom" for setting in configuration.settings)
-            self.assertEqual(uses, configuration.kind == OURS)
+            hinted = any(setting.file == "cpu.hint" for setting in configuration.settings)
+            self.assertEqual(uses or hinted, configuration.kind == OURS)
             self.assertEqual(uses, "main/cpu.headroom" in configuration.needs)
 
     def test_limits(self) -> None:
