@@ -486,16 +486,17 @@ struct task_group *__steer_headroom_group(struct task_struct *p)
 }
 
 /*
- * The group of @other that is to leave CPU idle on @cpu for a group of @p, its sibling, which
- * *@own is then. At the level at which they are siblings: does one have more than the other?
+ * Is @other to leave CPU idle on @cpu for @tg, or for a group above, which *@own is then?
+ * At the level at which they are siblings: does one have more than the other, and does
+ * cpu.idle not say otherwise?
  */
-static struct task_group *steer_held_back_for(struct task_struct *p, struct task_struct *other,
-					      int cpu, struct task_group **own)
+static bool steer_held_back_for(struct task_group *tg, struct task_struct *other, int cpu,
+				struct task_group **own)
 {
 	struct steer_headroom *hr, *held;
-	struct task_group *tg, *tg_other;
+	struct task_group *tg_other;
 
-	for (tg = task_group(p); tg->parent; tg = tg->parent) {
+	for (; tg->parent; tg = tg->parent) {
 		hr = READ_ONCE(tg->steer.headroom);
 		if (!hr || !READ_ONCE(hr->request))
 			continue;
@@ -506,12 +507,13 @@ static struct task_group *steer_held_back_for(struct task_struct *p, struct task
 			continue;
 		held = READ_ONCE(tg_other->steer.headroom);
 		if (!held || !steer_queue_pool(tg_other, cpu) ||
-		    READ_ONCE(held->request) >= READ_ONCE(hr->request))
-			return NULL;
+		    READ_ONCE(held->request) >= READ_ONCE(hr->request) ||
+		    READ_ONCE(tg->idle) > READ_ONCE(tg_other->idle))
+			return false;
 		*own = tg;
-		return tg_other;
+		return true;
 	}
-	return NULL;
+	return false;
 }
 
 /*
@@ -523,7 +525,7 @@ static struct task_group *steer_held_back_for(struct task_struct *p, struct task
 bool __steer_headroom_gives_way(struct task_struct *p, int cpu)
 {
 	struct task_struct *curr = rcu_dereference(cpu_rq(cpu)->curr);
-	struct task_group *own, *held;
+	struct task_group *own;
 
 	/* Those who preempt nobody, or are not preempted. */
 	if (p->policy != SCHED_NORMAL || curr->sched_class != &fair_sched_class ||
@@ -532,33 +534,34 @@ bool __steer_headroom_gives_way(struct task_struct *p, int cpu)
 	if (READ_ONCE(cpu_rq(cpu)->ttwu_pending) || test_tsk_need_resched(curr))
 		return false;
 
-	held = steer_held_back_for(p, curr, cpu, &own);
-	return held && !READ_ONCE(own->cfs_rq[cpu]->h_nr_runnable) &&
-	       READ_ONCE(own->idle) <= READ_ONCE(held->idle);
+	return steer_held_back_for(task_group(p), curr, cpu, &own) &&
+	       !READ_ONCE(own->cfs_rq[cpu]->h_nr_runnable);
 }
 
 /**
- * steer_headroom_wanting - how many tasks of a CPU leave none of it idle for this one?
- * @p: the task; as for steer_headroom_group(), and the RCU read lock is held
- * @tg: what that returned, not NULL
+ * steer_headroom_wanting - how many tasks of a CPU do not give way to a group?
+ * @tg: the group, which steer_headroom_group() returned; the RCU read lock is held
  * @cpu: the CPU, which need not be locked
  *
  * What waits behind a task of the group itself is taken for what is held back: it is not
  * told apart from others who share the CPU with it, and who are few.
  *
- * Return: how many tasks there run or wait and are not held back for @p, as a guess.
+ * Return: how many tasks there run or wait, but for SCHED_IDLE ones and those that are
+ * held back for @tg, as a guess.
  */
-int steer_headroom_wanting(struct task_struct *p, const struct task_group *tg, int cpu)
+int steer_headroom_wanting(struct task_group *tg, int cpu)
 {
 	struct task_struct *curr = rcu_dereference(cpu_rq(cpu)->curr);
-	const struct task_group *running = task_group(curr);
-	struct task_group *own;
+	struct task_group *running = task_group(curr), *own = tg;
+	struct cfs_rq *cfs_rq;
 
 	while (running && running != tg)
 		running = running->parent;
-	if (running || steer_held_back_for(p, curr, cpu, &own))
-		return READ_ONCE(tg->cfs_rq[cpu]->h_nr_runnable);
-	return max(steer_nr_wanting(cpu_rq(cpu)), 0);
+	if (curr->sched_class != &fair_sched_class ||
+	    (!running && !steer_held_back_for(tg, curr, cpu, &own)))
+		return max(steer_nr_wanting(cpu_rq(cpu)), 0);
+	cfs_rq = own->cfs_rq[cpu];
+	return max((int)READ_ONCE(cfs_rq->h_nr_runnable) - (int)steer_cfs_nr_idle(cfs_rq), 0);
 }
 
 unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus)

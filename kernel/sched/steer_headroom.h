@@ -211,7 +211,7 @@ bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 struct task_group *__steer_headroom_group(struct task_struct *p);
 bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
-int steer_headroom_wanting(struct task_struct *p, const struct task_group *tg, int cpu);
+int steer_headroom_wanting(struct task_group *tg, int cpu);
 unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
 			       struct sched_entity *pse);
@@ -418,11 +418,7 @@ static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 static inline struct task_group *steer_headroom_group(struct task_struct *p) { return NULL; }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
 static inline bool steer_headroom_gives_way(struct task_struct *p, int cpu) { return false; }
-static inline int steer_headroom_wanting(struct task_struct *p, const struct task_group *tg,
-					 int cpu)
-{
-	return 0;
-}
+static inline int steer_headroom_wanting(struct task_group *tg, int cpu) { return 0; }
 
 static inline unsigned int steer_headroom_present(struct task_struct *p,
 						  const struct cpumask *cpus)

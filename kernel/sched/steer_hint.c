@@ -15,8 +15,9 @@
  * cleared by a search that fails; in between it lies. Tasks were therefore
  * piled onto a full LLC, and p99 wakeup latency rose from 73 us to 2.6 ms with
  * 16 workers. So here a hint is followed only onto a CPU that has been looked
- * at and found idle, or that the waker is about to leave. Otherwise the default path
- * runs as if there were no hint, and a counter tells why.
+ * at and found idle, that the waker is about to leave, or that runs what a headroom
+ * holds back for the task. Otherwise the default path runs as if there were no hint,
+ * and a counter tells why.
  *
  * That look can be outdated by the time the task is queued, as it can on the
  * default path: two wakers may choose one CPU. The window is the same few
@@ -62,8 +63,11 @@
  * to a fifth of what they did by it, and two fifths with pack.
  *
  * To a task of a group with a headroom, what is held back for it is not there: a CPU that
- * runs it has room like an idle one, and it makes no LLC crowded. Otherwise the words that
- * gather tasks would do next to nothing beside a side job, which runs on every CPU.
+ * runs it has room like an idle one, and it makes no LLC crowded, nor full for the load
+ * balancer. Otherwise the words that gather tasks would do next to nothing beside a side
+ * job, which runs on every CPU. That is so within the LLC; beyond it, only what is idle
+ * counts, and of the words that gather tasks none makes one leave an LLC that is full of
+ * its own group: see __steer_wake_protected().
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
@@ -150,14 +154,24 @@
 /* For how long a crowded LLC draws no more tasks to it. */
 #define STEER_CROWDED		(HZ / 10)
 
-/*
- * When the LLC was found crowded, in jiffies; that of its first CPU counts. The second is
- * for tasks with a headroom: what crowds it for others may give way to them.
+/**
+ * struct steer_stamp - when something was found full
+ * @when: in jiffies
+ * @group: for whom: tasks of this group with a headroom, or NULL; only to be compared
  */
-static DEFINE_PER_CPU(unsigned long [2], steer_crowded);
+struct steer_stamp {
+	unsigned long		when;
+	const struct task_group	*group;
+};
 
-/* When a search beyond the LLC last found nothing, in jiffies; of the CPU that searched. */
-static DEFINE_PER_CPU(unsigned long, steer_full);
+/*
+ * In each of these, the second is for tasks with a headroom: what is full for others may
+ * give way to them. Of the LLC that was found crowded; that of its first CPU counts.
+ */
+static DEFINE_PER_CPU(struct steer_stamp [2], steer_crowded);
+
+/* Of a search beyond the LLC that found nothing; of the CPU that searched. */
+static DEFINE_PER_CPU(struct steer_stamp [2], steer_full);
 
 /* When none of the LLC had room for a task to be packed, likewise. */
 static DEFINE_PER_CPU(unsigned long, steer_unpacked);
@@ -237,6 +251,31 @@ static __always_inline bool steer_cpu_free(struct task_struct *p, int cpu)
 static __always_inline bool steer_same_llc(int a, int b)
 {
 	return per_cpu(sd_llc_id, a) == per_cpu(sd_llc_id, b);
+}
+
+/* For which group does what runs give way to @p? To whoever preempts nobody, it does not. */
+static const struct task_group *steer_held_back(struct task_struct *p)
+{
+	if (p->policy != SCHED_NORMAL || (steer_hint(p) & STEER_PREEMPT))
+		return NULL;
+	return steer_headroom_group(p);
+}
+
+/* Was it found full for tasks of @group in the last @period? */
+static bool steer_stamped(const struct steer_stamp *stamps, const struct task_group *group,
+			  unsigned long period)
+{
+	const struct steer_stamp *stamp = &stamps[!!group];
+
+	return READ_ONCE(stamp->group) == group && jiffies - READ_ONCE(stamp->when) < period;
+}
+
+static void steer_stamp(struct steer_stamp *stamps, const struct task_group *group)
+{
+	struct steer_stamp *stamp = &stamps[!!group];
+
+	WRITE_ONCE(stamp->group, group);
+	WRITE_ONCE(stamp->when, jiffies);
 }
 
 /*
@@ -404,14 +443,14 @@ static bool steer_llc_has_room(struct task_struct *p, int cpu)
  */
 static bool steer_llc_draws(struct task_struct *p, int cpu)
 {
-	unsigned long *crowded = per_cpu(steer_crowded, per_cpu(sd_llc_id, cpu));
+	struct steer_stamp *crowded = per_cpu(steer_crowded, per_cpu(sd_llc_id, cpu));
+	const struct task_group *group = steer_held_back(p);
 
-	crowded += steer_headroom_protects(p);
-	if (jiffies - READ_ONCE(*crowded) < STEER_CROWDED)
+	if (steer_stamped(crowded, group, STEER_CROWDED))
 		return false;
 	if (steer_llc_has_room(p, cpu))
 		return true;
-	WRITE_ONCE(*crowded, jiffies);
+	steer_stamp(crowded, group);
 	return false;
 }
 
@@ -471,17 +510,19 @@ static int steer_idle_beyond(struct task_struct *p, int target, int prev_cpu,
  */
 static int steer_look_beyond(struct task_struct *p, int target, int prev_cpu, u32 hint)
 {
+	struct steer_stamp *full = *this_cpu_ptr(&steer_full);
+	const struct task_group *group = steer_held_back(p);
 	int cpu;
 
-	if (!(jiffies - this_cpu_read(steer_full)))
+	if (steer_stamped(full, group, 1))
 		return -1;
 	cpu = steer_idle_beyond(p, target, prev_cpu, hint);
 	if (cpu < 0)
-		this_cpu_write(steer_full, jiffies);
+		steer_stamp(full, group);
 	return cpu;
 }
 
-/* An idle CPU of the LLC that a wake hint chose. */
+/* Room in the LLC that a wake hint chose. */
 static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
 			    int prev_cpu)
 {
@@ -496,19 +537,20 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
  * struct steer_llc_load - a CPU's view of one LLC, renewed each jiffy
  * @stamp: jiffies when it was taken
  * @llc: id of the LLC, plus one
- * @overloaded: had it more runnable tasks than CPUs?
- * @protected: for tasks of this group with a headroom, or NULL; only to be compared
+ * @overloaded: had it more runnable tasks than CPUs, of those who do not give way?
+ * @group: for tasks of this group with a headroom, or NULL; only to be compared
  * @allowed: for tasks that may use these CPUs
  */
 struct steer_llc_load {
-	unsigned long	stamp;
-	int		llc;
-	bool		overloaded;
-	const void	*protected;
-	struct cpumask	allowed;
+	unsigned long		stamp;
+	int			llc;
+	bool			overloaded;
+	const struct task_group	*group;
+	struct cpumask		allowed;
 };
 
-static DEFINE_PER_CPU(struct steer_llc_load, steer_llc_load);
+/* The second is for tasks with a headroom. */
+static DEFINE_PER_CPU(struct steer_llc_load [2], steer_llc_load);
 
 /* Do two masks agree about the CPUs of @span? */
 static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *a,
@@ -532,23 +574,23 @@ static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *
  */
 static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 {
-	struct steer_llc_load *load = this_cpu_ptr(&steer_llc_load);
+	struct task_group *group = steer_headroom_group(p);
+	struct steer_llc_load *load = &(*this_cpu_ptr(&steer_llc_load))[!!group];
 	const struct cpumask *span = steer_llc(in_llc);
-	const struct task_group *protected = steer_headroom_group(p);
 	int llc = per_cpu(sd_llc_id, in_llc) + 1;
 	int cpu, room = 0;
 
-	if (load->llc == llc && !(jiffies - load->stamp) && load->protected == protected &&
+	if (load->llc == llc && !(jiffies - load->stamp) && load->group == group &&
 	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
 		return load->overloaded;
 
 	for_each_cpu_and(cpu, span, p->cpus_ptr)
-		room += 1 - (protected ? steer_headroom_wanting(p, protected, cpu) :
+		room += 1 - (group ? steer_headroom_wanting(group, cpu) :
 			     max(steer_nr_wanting(cpu_rq(cpu)), 0));
 
 	load->stamp = jiffies;
 	load->llc = llc;
-	load->protected = protected;
+	load->group = group;
 	load->overloaded = room < 0;
 	cpumask_copy(&load->allowed, p->cpus_ptr);
 	return load->overloaded;
@@ -571,20 +613,20 @@ static bool steer_finds_itself(struct task_struct *p, int target, int prev_cpu)
  */
 static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 {
+	struct steer_stamp *full = *this_cpu_ptr(&steer_full);
+	const struct task_group *group = steer_held_back(p);
 	int cpu;
 
-	if (steer_finds_itself(p, target, prev_cpu) || !(jiffies - this_cpu_read(steer_full)))
+	if (steer_finds_itself(p, target, prev_cpu) || steer_stamped(full, group, 1))
 		return -1;
 	cpu = steer_room_in_llc(p, target, prev_cpu);
 	/* See __steer_wake_protected(). */
-	if (cpu < 0 && steer_llc_is_own(p, target))
-		return -1;
-	if (cpu < 0)
+	if (cpu < 0 && !steer_llc_is_own(p, target))
 		cpu = steer_idle_beyond(p, target, prev_cpu, 0);
 	if (cpu >= 0 && available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
 		cpu = -1;
 	if (cpu < 0)
-		this_cpu_write(steer_full, jiffies);
+		steer_stamp(full, group);
 	return cpu;
 }
 
@@ -864,7 +906,8 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		if (found < 0)
 			found = steer_hinted_llc(p, hint, pointed, prev_cpu);
 		wake = steer_verdict_of(found);
-		searched = steer_same_llc(pointed, target);
+		/* Where wake_affine did not draw, nobody looked for what gives way. */
+		searched = steer_same_llc(pointed, target) && !steer_headroom_protects(p);
 	}
 
 	/* Without an LLC from the hint, the other words apply to the default. */
@@ -963,7 +1006,7 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 
 	lockdep_assert_held(&p->pi_lock);
 
-	/* Its hint has looked there, and found nothing. */
+	/* Its hint has looked there, or did so in vain in this jiffy. */
 	if ((hint & STEER_REACH) || steer_overflows(p, hint, sync))
 		return -1;
 	if (steer_wake_completes(prev_cpu))
@@ -1003,25 +1046,31 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 }
 
 /*
- * fork_affine: an idle CPU of the parent's LLC, if as many are idle there as a
- * core has threads.
+ * fork_affine: an idle CPU of the parent's LLC, else one that gives way, if as many are
+ * either there as a core has threads.
  */
 static int steer_fork_affine(struct task_struct *p, int parent_cpu)
 {
 	const struct cpumask *span = steer_llc(parent_cpu);
-	int cpu, idle = 0, core = -1, thread = -1;
+	int cpu, room = 0, core = -1, thread = -1, kept = -1;
 
 	for_each_cpu_wrap(cpu, span, parent_cpu) {
 		if (!steer_cpu_allowed(p, cpu) || !steer_cpu_free(p, cpu))
 			continue;
-		idle++;
+		room++;
+		if (!steer_cpu_idle(p, cpu)) {
+			kept = kept < 0 ? cpu : kept;
+			continue;
+		}
 		if (thread < 0)
 			thread = cpu;
 		if (core < 0 && steer_siblings_idle(cpu))
 			core = cpu;
 	}
-	if (idle < cpumask_weight(steer_core_mask(parent_cpu)))
+	if (room < cpumask_weight(steer_core_mask(parent_cpu)))
 		return -1;
+	if (thread < 0)
+		return kept;
 	return core >= 0 ? core : thread;
 }
 

@@ -283,10 +283,11 @@ TEST_F_TIMEOUT(fork, affine_full, 120)
 	EXPECT_GE(FEW, COUNT("fork_followed"));
 }
 
-/* What is held back for the group takes no room. */
+/* What is held back for the group takes no room; but what is idle comes first. */
 TEST_F_TIMEOUT(fork, affine_headroom, 120)
 {
 	struct births *b;
+	int last, there = 0;
 	cpu_set_t busy;
 	char *side;
 
@@ -305,6 +306,17 @@ TEST_F_TIMEOUT(fork, affine_headroom, 120)
 	FAMILY("fork_affine", FORK, CHILDREN, &self->t.cpus, &b);
 	EXPECT_LE(MOST, COUNT("fork_followed"));
 	EXPECT_LE(HALF, same_llc(&self->t, b));
+
+	last = cpuset_nth(&busy, CPU_COUNT(&busy) - 1);
+	busy = cpuset_minus(busy, cpuset_one(last));
+	hogs_stop(&self->hogs);
+	ASSERT_EQ(0, hogs_start(&self->hogs, side, &busy, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	FAMILY("fork_affine", FORK, CHILDREN, &self->t.cpus, &b);
+	for (int i = 0; i < b->nr; i++)
+		there += b->birth[i].child == last;
+	TH_LOG("%d on the idle CPU", there);
+	EXPECT_LE(HALF, there);
 	free(side);
 }
 
