@@ -151,8 +151,8 @@
  * demand of 30 % met.
  *
  * The words of cpu.hint go by the same: what is held back for a group is not in the way of
- * its hints. When they saw it as what is busy, wake_affine, which gains a service a quarter
- * of its p99 alone, made it worse beside a side job; now it gains as much there.
+ * its hints. When they saw it as what is busy, a service that wake_affine makes faster
+ * alone got slower by it beside a side job; now it gains more there than alone.
  *
  * Where cores have several threads, an idle CPU is worth less, since it is more often
  * than not the other thread of a core that is in use. There a task stays where what runs
