@@ -32,7 +32,7 @@ def summary(*events: str, decisions: str = "") -> dict[str, str]:
         result = subprocess.run(["awk", "-v", f"decisions={decisions}", "-v", "groups=1", "-v", "parents=1",
                                  "-v", "periods=", match[1], trace.name],
                                 capture_output=True, text=True, check=True)
-    return dict(line.split(": ", 1) for line in result.stdout.splitlines() 
+    return dict(line.split(": ", 1) for line in result.stdout.splitlines()
                 if line.startswith(("timer", "interrupts", "decisions")))
 
 
