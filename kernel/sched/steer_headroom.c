@@ -471,15 +471,21 @@ bool __steer_headroom_constrained(struct cfs_rq *cfs_rq)
 
 /* ------------------------------------------------------------ protected */
 
+/* What the cpu.headroom of a group says */
+static unsigned int steer_request_of(struct task_group *tg)
+{
+	struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
+
+	return hr ? READ_ONCE(hr->request) : 0;
+}
+
 struct task_group *__steer_headroom_group(struct task_struct *p)
 {
 	lockdep_assert_once(lockdep_is_held(&p->pi_lock) ||
 			    lockdep_is_held(__rq_lockp(task_rq(p))));
 
 	for (struct task_group *tg = task_group(p); tg; tg = tg->parent) {
-		struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
-
-		if (hr && READ_ONCE(hr->request))
+		if (steer_request_of(tg))
 			return tg;
 	}
 	return NULL;
@@ -493,25 +499,19 @@ struct task_group *__steer_headroom_group(struct task_struct *p)
 static bool steer_held_back_for(struct task_group *tg, struct task_struct *other, int cpu,
 				struct task_group **own)
 {
-	struct steer_headroom *hr, *held;
-	struct task_group *tg_other;
-
 	for (; tg->parent; tg = tg->parent) {
-		hr = READ_ONCE(tg->steer.headroom);
-		if (!hr || !READ_ONCE(hr->request))
+		struct task_group *held = task_group(other);
+		unsigned int request = steer_request_of(tg);
+
+		if (!request)
 			continue;
-		tg_other = task_group(other);
-		while (tg_other && tg_other->parent != tg->parent)
-			tg_other = tg_other->parent;
-		if (!tg_other)
+		while (held && held->parent != tg->parent)
+			held = held->parent;
+		if (!held)
 			continue;
-		held = READ_ONCE(tg_other->steer.headroom);
-		if (!held || !steer_queue_pool(tg_other, cpu) ||
-		    READ_ONCE(held->request) >= READ_ONCE(hr->request) ||
-		    READ_ONCE(tg->idle) > READ_ONCE(tg_other->idle))
-			return false;
 		*own = tg;
-		return true;
+		return steer_queue_pool(held, cpu) && steer_request_of(held) < request &&
+		       READ_ONCE(tg->idle) <= READ_ONCE(held->idle);
 	}
 	return false;
 }

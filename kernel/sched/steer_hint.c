@@ -241,12 +241,6 @@ static __always_inline bool steer_cpu_idle(struct task_struct *p, int cpu)
 	return available_idle_cpu(cpu) || steer_cpu_gives_way(p, cpu);
 }
 
-/* The same, where what a headroom holds back for @p counts as what is not there. */
-static __always_inline bool steer_cpu_free(struct task_struct *p, int cpu)
-{
-	return steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu);
-}
-
 /* cpus_share_cache() without a call. */
 static __always_inline bool steer_same_llc(int a, int b)
 {
@@ -432,7 +426,7 @@ static bool steer_llc_has_room(struct task_struct *p, int cpu)
 	int other, idle = 0;
 
 	for_each_cpu(other, span)
-		idle += steer_cpu_free(p, other);
+		idle += steer_cpu_idle(p, other) || steer_headroom_gives_way(p, other);
 	return idle * 2 >= cpumask_weight(span);
 }
 
@@ -1055,17 +1049,20 @@ static int steer_fork_affine(struct task_struct *p, int parent_cpu)
 	int cpu, room = 0, core = -1, thread = -1, kept = -1;
 
 	for_each_cpu_wrap(cpu, span, parent_cpu) {
-		if (!steer_cpu_allowed(p, cpu) || !steer_cpu_free(p, cpu))
+		if (!steer_cpu_allowed(p, cpu))
 			continue;
-		room++;
-		if (!steer_cpu_idle(p, cpu)) {
-			kept = kept < 0 ? cpu : kept;
+		if (steer_cpu_idle(p, cpu)) {
+			if (thread < 0)
+				thread = cpu;
+			if (core < 0 && steer_siblings_idle(cpu))
+				core = cpu;
+		} else if (steer_headroom_gives_way(p, cpu)) {
+			if (kept < 0)
+				kept = cpu;
+		} else {
 			continue;
 		}
-		if (thread < 0)
-			thread = cpu;
-		if (core < 0 && steer_siblings_idle(cpu))
-			core = cpu;
+		room++;
 	}
 	if (room < cpumask_weight(steer_core_mask(parent_cpu)))
 		return -1;
