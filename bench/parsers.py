@@ -194,6 +194,11 @@ def headroom_share(output: str) -> Values:
     return values
 
 
+def _whole_us(seconds: float) -> float:
+    """In ms. What the programs say is no finer, and a difference of two such times is not to miss a goal by rounding."""
+    return round(1000 * seconds, 3)
+
+
 def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[[float, float], bool]) -> float:
     """Milliseconds from the begin of a stage until idle time and side work are so, in two steps on end; all of it where
     they never are.
@@ -207,8 +212,8 @@ def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[
               for before, at in zip(steps, steps[1:])]
     for (time, *now), (_, *following) in zip(smooth, smooth[1:]):
         if reached(*now) and reached(*following):
-            return float(1000 * (time - begin))
-    return 1000 * (end - begin)
+            return _whole_us(time - begin)
+    return _whole_us(end - begin)
 
 
 def headroom_step(output: str) -> Values:
