@@ -331,6 +331,48 @@ TEST_F_TIMEOUT(wake, headroom_affine, 180)
 }
 
 /*
+ * The waker's LLC runs tasks of one group, and is full for it. Another one has a larger
+ * headroom: to that they give way, though the same CPU has just found no room.
+ */
+TEST_F_TIMEOUT(wake, headroom_another, 180)
+{
+	cpu_set_t busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	struct wakee fuller = { };
+	struct wake rec;
+	char *full;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	full = cg_new(self->top, "full");
+	ASSERT_NE(NULL, full);
+	ASSERT_EQ(0, cg_write(full, "cpu.headroom", "10"));
+	ASSERT_EQ(0, cg_write(full, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "20"));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, full, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, wakee_start(&fuller, full, NULL));
+	ASSERT_EQ(0, task_pin_cpu(0, self->a0));
+	for (int i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(0, hogs_pause(&self->hogs));
+		ASSERT_EQ(0, wakee_place(&self->w, self->b0, &self->t.cpus));
+		ASSERT_EQ(0, wakee_place(&fuller, self->b1, &self->t.cpus));
+		ASSERT_EQ(0, hogs_run(&self->hogs));
+		usleep(self->rest);
+		ASSERT_EQ(0, wakee_wake(&fuller, &rec));
+		ASSERT_EQ(0, wakee_wake(&self->w, &rec));
+	}
+	wakee_stop(&fuller);
+	TH_LOG("of %d: %ld found no room, of the other group %ld found some", ROUNDS,
+	       cg_count(full, "hint_wake_full"), COUNT("wake_followed"));
+	EXPECT_LE(MOST, cg_count(full, "hint_wake_full"));
+	EXPECT_LE(MOST, COUNT("wake_followed"));
+	free(full);
+}
+
+/*
  * The node is full of tasks that leave CPU idle for the group. They would give way, so it
  * stays with its data; but not if they have the same headroom.
  */
