@@ -66,27 +66,29 @@ class Runner(Protocol):
     """Runs a shell script on a machine; bench/lab/lab.py has one, bench/host.py another."""
 
     def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path],
-                 timeout: int, on_line: Callable[[str], None]) -> RunResult: ...
+                 timeout: int, on_line: Callable[[str], None], sample: int) -> RunResult: ...
 
 
 def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Runner:
     """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end.
 
-    `costs` are changes of what its machines cost, as key=value; they are looked at before anything is run.
+    `costs` are changes of what its machines cost, as key=value; they are looked at before anything is run. What is
+    random in a boot begins with the number of its sample: two boots that do the same in the same order are the same one.
     """
     sys.path.append(str(ROOT / "bench/lab"))
     try:
         lab = importlib.import_module("lab")
     except ImportError as error:
         raise Fail(f"WHERE=lab needs bench/lab ({error}); WHERE=host measures on this machine") from error
-    machines = {name: lab.machine_of(name, costs) for name in topologies} if costs else {}
+    for name in topologies if costs else ():
+        lab.machine_of(name, costs)
     streams = "on_line" in inspect.signature(lab.run_script).parameters
 
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
-                   on_line: Callable[[str], None]) -> RunResult:
+                   on_line: Callable[[str], None], sample: int) -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
-        result: RunResult = lab.run_script(machines.get(topology, topology), script, programs, extra=extra,
-                                           timeout=timeout, **arguments)
+        result: RunResult = lab.run_script(lab.machine_of(topology, costs, seed=1 + sample), script, programs,
+                                           extra=extra, timeout=timeout, **arguments)
         if not streams:
             for line in result.output.splitlines():
                 on_line(line)
@@ -109,11 +111,12 @@ def build_own_programs(programs: Sequence[str], out: Path) -> Path:
 
 
 def scrub(value: Any) -> Any:
-    """A runner's environment without what names this machine's directories or differs from run to run."""
+    """A runner's environment without what names this machine's directories or differs from run to run: that of a boot's
+    random numbers is its sample's."""
     if isinstance(value, dict):
-        return {key: scrub(item) for key, item in value.items()}
+        return {key: scrub(item) for key, item in value.items() if key != "seed"}
     if isinstance(value, (list, tuple)):
-        return [scrub(item) for item in value]
+        return ["SAMPLE" if before == "-seed" else scrub(item) for before, item in zip(("", *value), value)]
     if isinstance(value, str):
         return re.sub(r"/run/[0-9]+-[0-9a-f]+/", "/run/N/", value.replace(f"{ROOT}/", ""))
     return value
@@ -160,6 +163,8 @@ class Run:
             "commands": {f"{bench}/{load}": suite.bench(bench).shell(load, selection.form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in self.expected)},
             "forced": list(forced), "remarks": [], "costs": list(costs),
+            # Of the random numbers of a sample's boots: see lab_runner().
+            "seeds": [] if selection.host else [1 + sample for sample in range(selection.sample_count(suite))],
             **provenance.header(built=not selection.host and not os.environ.get("KERNEL"))},
             expected=[list(entry) for entry in self.expected])
         self.began = time.monotonic()
@@ -248,7 +253,8 @@ class Run:
         extra = {name: path for bench in benches for name, path in bench.files.items()}
         try:
             result = self.runner(chunk.layout.name, script(self.suite, chunk, self.selection.form, nonce), programs,
-                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed)
+                                 extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed,
+                                 sample=chunk.cases[0].sample)
         except Fail as failure:
             # One that did not even start will not start the next time either.
             if not reader.kernel:

@@ -123,11 +123,13 @@ class FakeRunner:
         self.answer, self.stop_after, self.stop = answer, stop_after, stop
         self.scripts: list[str] = []
         self.programs: list[Sequence[str]] = []
+        self.samples: list[int] = []
         self.chunks: list[suite.Chunk] = []
 
     def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
-                 on_line: Callable[[str], None]) -> Result:
+                 on_line: Callable[[str], None], sample: int) -> Result:
         self.scripts.append(script)
+        self.samples.append(sample)
         self.programs.append(programs)
         chunk = self.chunks[len(self.scripts) - 1]
         assert chunk.layout.name == topology and timeout > chunk.seconds

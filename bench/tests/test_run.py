@@ -105,11 +105,30 @@ class Whole(unittest.TestCase):
 
     def test_costs_reach_the_lab(self) -> None:
         with mock.patch.object(lab, "run_script") as made:
-            run.lab_runner(["zen", "xeon"], ["transfer_ns=50"])("xeon", "true", [], extra={}, timeout=1, on_line=print)
-            run.lab_runner(["zen"])("zen", "true", [], extra={}, timeout=1, on_line=print)
+            run.lab_runner(["zen", "xeon"], ["transfer_ns=50"])("xeon", "true", [], extra={}, timeout=1, on_line=print,
+                                                                sample=0)
+            run.lab_runner(["zen"])("zen", "true", [], extra={}, timeout=1, on_line=print, sample=0)
         changed, usual = (call.args[0] for call in made.call_args_list)
-        self.assertEqual((changed.name, changed.costs["transfer_ns"], usual), ("xeon", 50.0, "zen"))
+        self.assertEqual((changed.name, changed.costs["transfer_ns"], usual),
+                         ("xeon", 50.0, lab.machine_of("zen")))
         self.assertNotEqual(lab.machine_of("xeon").costs["transfer_ns"], 50.0)
+
+    def test_each_sample_has_a_seed_of_its_own(self) -> None:
+        """Else samples that run their cases in the same order would be one boot, counted several times."""
+        runner = FakeRunner(answer)
+        self.run_bench(runner, "--samples", "3", "--topology", "zen", "--benches", "tbench")
+        self.assertEqual(runner.samples, [0, 1, 2])
+        with mock.patch.object(lab, "run_script") as made:
+            for sample in runner.samples:
+                run.lab_runner()("zen", "true", [], extra={}, timeout=1, on_line=print, sample=sample)
+        self.assertEqual([call.args[0].seed for call in made.call_args_list], [1, 2, 3])
+
+    def test_seeds_are_no_other_machine(self) -> None:
+        """No remark says that the machine changed in between."""
+        one, two = (run.scrub({"machine": {"name": "zen", "seed": seed}, "command": ["qemu", "-seed", str(seed), "-m"]})
+                    for seed in (1, 2))
+        self.assertEqual(one, two)
+        self.assertEqual(one["command"], ["qemu", "-seed", "SAMPLE", "-m"])
 
     def test_costs_that_are_none(self) -> None:
         """They are refused before the results of an earlier run are touched."""
@@ -288,11 +307,13 @@ class Details(unittest.TestCase):
                          {"command": ["qemu", "path=build/6.12/lab/run/N/result.log"], "cpus": 32})
 
     def test_runner_without_streaming(self) -> None:
-        def run_script(topology: str, script: str, programs: object, *, extra: object, timeout: int) -> fake.Result:
-            return fake.Result(f"{topology}\n{script}\n")
+        def run_script(machine: lab.Machine, script: str, programs: object, *, extra: object,
+                       timeout: int) -> fake.Result:
+            return fake.Result(f"{machine.name}\n{script}\n")
         lines: list[str] = []
-        with mock.patch("importlib.import_module", lambda name: mock.Mock(run_script=run_script)):
-            run.lab_runner()("zen", "true", [], extra={}, timeout=1, on_line=lines.append)
+        with mock.patch("importlib.import_module", lambda name: mock.Mock(run_script=run_script,
+                                                                             machine_of=lab.machine_of)):
+            run.lab_runner()("zen", "true", [], extra={}, timeout=1, on_line=lines.append, sample=0)
         self.assertEqual(lines, ["zen", "true"])
 
     def test_no_lab(self) -> None:
