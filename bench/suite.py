@@ -211,6 +211,11 @@ class Layout:
     def smt(self) -> bool:
         return any(len(core) > 1 for core in self.cores)
 
+    @property
+    def speed(self) -> float:
+        """What it does in a second, in CPUs of a machine that is not in slow motion."""
+        return len(self.cpus) / int(self.name.partition("@")[2] or 1)
+
     def pinnings(self) -> dict[str, frozenset[int]]:
         """The sets of CPUs that somebody who pins would try, without those that come to the same on this machine."""
         def first_of(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
@@ -297,6 +302,13 @@ class Suite:
     quick_configurations: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     least_llcs: int = 1  # a machine with fewer shows nothing of what the suite is about
+    # Where benchmarks last for a time: the machine that their efforts are of. A larger or faster one does more in it.
+    effort_of: str = ""
+
+    def seconds(self, bench: Bench, load: int, form: str, layout: Layout) -> float:
+        """About how long one run takes, in real time."""
+        known = layout_of(self.effort_of) if self.effort_of and form != HOST else layout
+        return bench.seconds(load, form) * layout.speed / known.speed
 
     def bench(self, name: str) -> Bench:
         for bench in self.benches:
@@ -430,7 +442,7 @@ def plan(suite: Suite, selection: Selection) -> list[Chunk]:
             for bench in benches:
                 configurations = selection.configurations(suite, layout, bench)
                 for load in selection.loads(bench):
-                    cost = len(configurations) * bench.seconds(load, selection.form)
+                    cost = len(configurations) * suite.seconds(bench, load, selection.form, layout)
                     if cases and seconds + cost > CHUNK_SECONDS:
                         chunks.append(Chunk(layout, tuple(cases), seconds))
                         cases, seconds = [], 0.0

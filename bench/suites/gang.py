@@ -294,4 +294,5 @@ FIGURES = (
 
 SUITE = Suite(
     name="gang", title="Gangs", benches=BENCHES, topologies=("1x1x4x2@20", "zen@20"), configurations=CONFIGURATIONS,
-    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/gang.md", quick_topologies=("1x1x4x2@20",), figures=FIGURES)
+    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/gang.md", quick_topologies=("1x1x4x2@20",), figures=FIGURES,
+    effort_of="1x1x4x2@20")

@@ -375,4 +375,5 @@ SUITE = Suite(
     name="headroom", title="Headroom beside batch work",
     benches=(CPU, MEMORY, BUILD, BURSTY, STEP_BENCH, SHARE, CYCLICTEST, FIO), topologies=("zen@20",),
     configurations=CONFIGURATIONS,
-    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/headroom.md", quick_topologies=("1x2x2x2@20",), figures=FIGURES)
+    samples={FULL: 3, QUICK: 1, HOST: 5}, page="bench/headroom.md", quick_topologies=("1x2x2x2@20",), figures=FIGURES,
+    effort_of="1x2x2x2@20")

@@ -182,6 +182,13 @@ class Contents(unittest.TestCase):
         for weight in (1, 2, 4, 8):
             self.assertIn(f'put "$group/side{weight}/cpu.weight" {weight}', script)
 
+    def test_larger_and_faster_machines_take_longer(self) -> None:
+        """Else what is started there is taken for hung: four times the CPUs, and a fourth of the slow motion."""
+        def seconds(topology: str) -> float:
+            chunk, = suite.plan(HEADROOM, Selection(QUICK, quick=True, topologies=(topology,), benches=("requests",)))
+            return chunk.seconds
+        self.assertAlmostEqual(seconds("zen@5"), 16 * seconds("1x2x2x2@20"))
+
     def test_everything_has_a_quick_form_that_is_quick(self) -> None:
         chunks = suite.plan(HEADROOM, Selection(QUICK, quick=True))
         self.assertLess(suite.estimate(chunks), 9 * 60)
