@@ -321,10 +321,10 @@ static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
 
 /* ------------------------------------------------------- drawing runtime */
 
-/* The first draw of a group in a period; REQUIRES: pool->lock. */
-static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool)
+/* The first draw of a group of this weight in a period; REQUIRES: pool->lock. */
+static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool,
+				 u64 weight)
 {
-	u64 weight = steer_headroom_weight(hr->tg);
 	s64 cap;
 
 	if (hr->epoch == pool->epoch)
@@ -356,10 +356,11 @@ static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *po
 	pool->tokens -= amount;
 }
 
-/* What a group may still use; without pool->lock only a guess. */
-static s64 steer_headroom_room(struct steer_headroom *hr, struct steer_pool *pool)
+/* What a group of this weight may still use; without pool->lock only a guess. */
+static s64 steer_headroom_room(struct steer_headroom *hr, struct steer_pool *pool,
+			       u64 weight)
 {
-	s64 room = steer_headroom_cap(READ_ONCE(pool->level), steer_headroom_weight(hr->tg));
+	s64 room = steer_headroom_cap(READ_ONCE(pool->level), weight);
 
 	if (room == S64_MAX)
 		return room;
@@ -378,9 +379,10 @@ static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
  * has shown it.
  */
 static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
-			    struct steer_pool *pool, u64 want)
+			    struct steer_pool *pool, u64 weight, u64 want)
 {
-	s64 least = min(want, STEER_GRANT_LEAST), room = steer_headroom_room(hr, pool), grant;
+	s64 least = min(want, STEER_GRANT_LEAST), grant;
+	s64 room = steer_headroom_room(hr, pool, weight);
 
 	lockdep_assert_held(&pool->lock);
 
@@ -406,7 +408,7 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 		pool->shares.starved = true;
 	} else if (!hr->capped) {
 		hr->capped = true;
-		pool->shares.capped_weight += steer_headroom_weight(hr->tg);
+		pool->shares.capped_weight += weight;
 		pool->shares.capped_used += hr->used;
 	}
 	hr->capped_periods += !hr->denied;
@@ -418,16 +420,18 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 {
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
-	u64 grant;
+	u64 grant, weight;
 
 	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
 
 	if (!pool)
 		return want;
 
+	/* Others wait for the lock, so what is not the pool's is read before. */
+	weight = steer_headroom_weight(hr->tg);
 	raw_spin_lock(&pool->lock);
-	steer_headroom_renew(hr, pool);
-	grant = steer_pool_grant(cfs_rq, hr, pool, want);
+	steer_headroom_renew(hr, pool, weight);
+	grant = steer_pool_grant(cfs_rq, hr, pool, weight, want);
 	if (cfs_rq->runtime_remaining + (s64)grant > 0)
 		cfs_rq->steer.epoch = pool->epoch;
 	raw_spin_unlock(&pool->lock);
@@ -438,14 +442,16 @@ void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
 {
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
+	u64 weight;
 
 	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
 
 	if (!pool)
 		return;
 
+	weight = steer_headroom_weight(hr->tg);
 	raw_spin_lock(&pool->lock);
-	steer_headroom_renew(hr, pool);
+	steer_headroom_renew(hr, pool, weight);
 	steer_headroom_give(hr, pool, amount);
 	raw_spin_unlock(&pool->lock);
 }
@@ -783,7 +789,8 @@ static bool steer_queue_capped(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 
 	return READ_ONCE(pool->binding) && READ_ONCE(hr->capped) &&
 	       READ_ONCE(hr->epoch) == READ_ONCE(pool->epoch) &&
-	       steer_headroom_room(hr, pool) < (s64)STEER_GRANT_LEAST &&
+	       steer_headroom_room(hr, pool, steer_headroom_weight(hr->tg)) <
+	       (s64)STEER_GRANT_LEAST &&
 	       (READ_ONCE(pool->floor) <= 0 || !steer_queue_starves(cfs_rq, pool));
 }
 

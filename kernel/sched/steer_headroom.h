@@ -47,7 +47,9 @@ struct steer_headroom {
 	struct list_head	link;
 	struct steer_arena	*arena;
 	struct steer_pool	*pool;
-	u64			epoch;
+
+	/* Written with each grant, and with the lock of a pool held. */
+	u64			epoch ____cacheline_aligned_in_smp;
 	s64			used;
 	s64			carried;
 	s64			debt;
@@ -55,7 +57,8 @@ struct steer_headroom {
 	bool			denied;
 	u64			periods;
 	u64			capped_periods;
-	atomic64_t		capped_ns;
+
+	atomic64_t		capped_ns ____cacheline_aligned_in_smp;
 	atomic64_t		preempted;
 };
 
@@ -136,13 +139,16 @@ struct steer_pool {
 	struct steer_arena	*arena;
 	u64			id;
 	unsigned int		request;
-	cpumask_var_t		cpus;
 	unsigned int		nr_groups;
-	struct hrtimer		timer;
+	struct steer_line __percpu *lines;
+	cpumask_var_t		cpus;
+
+	/* Written by all CPUs. */
+	cpumask_var_t		waiting ____cacheline_aligned_in_smp;
+
+	struct hrtimer		timer ____cacheline_aligned_in_smp;
 	int			timer_cpu;
 	int			ran_on;
-	cpumask_var_t		waiting;
-	struct steer_line __percpu *lines;
 	int			next_cpu;
 	int			next_core;
 	int			turns;
@@ -157,25 +163,26 @@ struct steer_pool {
 	cpumask_var_t		online;
 	bool			counted;
 
-	raw_spinlock_t		lock;
-	u64			epoch;
+	/* What a draw needs is two lines of a cache, which all CPUs draw from. */
+	raw_spinlock_t		lock ____cacheline_aligned_in_smp;
 	bool			binding;
 	bool			paced;
 	bool			wanting;
+	u64			epoch;
+	s64			tokens;
+	s64			floor;
+	u64			level;
+	u64			whole_level;
+	u64			last_level;
+	struct steer_shares	shares;
 	unsigned int		lacking;
 	unsigned int		demand;
 	int			idle;
 	u64			budget;
-	u64			level;
-	u64			whole_level;
-	u64			last_level;
 	s64			trim;
-	s64			tokens;
 	u64			given;
 	unsigned int		parts_given;
 	unsigned int		halved;
-	s64			floor;
-	struct steer_shares	shares;
 	u64			updated;
 	struct rcu_head		rcu;
 };
