@@ -373,6 +373,38 @@ TEST_F_TIMEOUT(wake, headroom_another, 180)
 }
 
 /*
+ * The waker's LLC has too little room to draw a task into it, but its default target is
+ * there. wake_wide does not look beyond before what gives way there has been looked for.
+ */
+TEST_F_TIMEOUT(wake, headroom_wide, 180)
+{
+	int last = cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1);
+	struct where where;
+	cpu_set_t busy;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	/* Who is in no sibling of the group does not give way. See wake.hold for the one on b0. */
+	busy = cpuset_minus(cpuset_minus(self->a, cpuset_one(self->a0)), cpuset_one(last));
+	CPU_SET(self->b0, &busy);
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	busy = cpuset_one(last);
+	ASSERT_EQ(0, hogs_start(&self->more, side, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	self->rest = 100000;
+	SERIES("wake_affine wake_wide", self->a0, self->b0, &self->t.cpus, &where);
+	EXPECT_GE(FEW, COUNT("wake_followed"));
+	EXPECT_LE(HALF, where.in_a);
+	free(side);
+}
+
+/*
  * The node is full of tasks that leave CPU idle for the group. They would give way, so it
  * stays with its data; but not if they have the same headroom.
  */
