@@ -194,8 +194,9 @@ def headroom_share(output: str) -> Values:
     return values
 
 
-def _whole_us(seconds: float) -> float:
-    """In ms. What the programs say is no finer, and a difference of two such times is not to miss a goal by rounding."""
+def _milliseconds(seconds: float) -> float:
+    """In whole microseconds. What the programs say is no finer, and a difference of two such times is not to miss a goal
+    by rounding."""
     return round(1000 * seconds, 3)
 
 
@@ -212,8 +213,8 @@ def _first(seen: Mapping[str, Any], begin: float, end: float, reached: Callable[
               for before, at in zip(steps, steps[1:])]
     for (time, *now), (_, *following) in zip(smooth, smooth[1:]):
         if reached(*now) and reached(*following):
-            return _whole_us(time - begin)
-    return _whole_us(end - begin)
+            return _milliseconds(time - begin)
+    return _milliseconds(end - begin)
 
 
 def headroom_step(output: str) -> Values:

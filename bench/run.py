@@ -69,25 +69,30 @@ class Runner(Protocol):
                  timeout: int, on_line: Callable[[str], None], sample: int) -> RunResult: ...
 
 
+def seed_of(sample: int) -> int:
+    """With what the random numbers of a sample's boots begin; the first are those of `make lab`."""
+    return 1 + sample
+
+
 def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Runner:
     """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end.
 
     `costs` are changes of what its machines cost, as key=value; they are looked at before anything is run. What is
-    random in a boot begins with the number of its sample: two boots that do the same in the same order are the same one.
+    random in a boot begins with seed_of() its sample: two boots that do the same in the same order are the same one.
     """
     sys.path.append(str(ROOT / "bench/lab"))
     try:
         lab = importlib.import_module("lab")
     except ImportError as error:
         raise Fail(f"WHERE=lab needs bench/lab ({error}); WHERE=host measures on this machine") from error
-    for name in topologies if costs else ():
+    for name in topologies:
         lab.machine_of(name, costs)
     streams = "on_line" in inspect.signature(lab.run_script).parameters
 
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
                    on_line: Callable[[str], None], sample: int) -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
-        result: RunResult = lab.run_script(lab.machine_of(topology, costs, seed=1 + sample), script, programs,
+        result: RunResult = lab.run_script(lab.machine_of(topology, costs, seed=seed_of(sample)), script, programs,
                                            extra=extra, timeout=timeout, **arguments)
         if not streams:
             for line in result.output.splitlines():
@@ -163,8 +168,7 @@ class Run:
             "commands": {f"{bench}/{load}": suite.bench(bench).shell(load, selection.form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in self.expected)},
             "forced": list(forced), "remarks": [], "costs": list(costs),
-            # Of the random numbers of a sample's boots: see lab_runner().
-            "seeds": [] if selection.host else [1 + sample for sample in range(selection.sample_count(suite))],
+            "seeds": [] if selection.host else [seed_of(sample) for sample in range(selection.sample_count(suite))],
             **provenance.header(built=not selection.host and not os.environ.get("KERNEL"))},
             expected=[list(entry) for entry in self.expected])
         self.began = time.monotonic()

@@ -99,7 +99,7 @@ class Bench:
         return command.replace("{load}", str(load)).replace("{work}", f"{self.work[form][load]:.10g}")
 
     def seconds(self, load: int, form: str) -> float:
-        """About how long one run takes in the lab, in real time."""
+        """About how long one run takes in the lab, in real time, on the machine that `effort` is of."""
         return 0.3 + self.effort(load, self.work[form][load]) / LAB_SPEED
 
     def metric(self, name: str) -> Metric:
@@ -306,7 +306,7 @@ class Suite:
     effort_of: str = ""
 
     def seconds(self, bench: Bench, load: int, form: str, layout: Layout) -> float:
-        """About how long one run takes, in real time."""
+        """The same on this machine."""
         known = layout_of(self.effort_of) if self.effort_of and form != HOST else layout
         return bench.seconds(load, form) * layout.speed / known.speed
 

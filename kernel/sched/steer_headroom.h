@@ -48,7 +48,7 @@ struct steer_headroom {
 	struct steer_arena	*arena;
 	struct steer_pool	*pool;
 
-	/* Written with each grant, and with the lock of a pool held. */
+	/* Written with each grant, while others wait for the pool's lock. */
 	u64			epoch ____cacheline_aligned_in_smp;
 	s64			used;
 	s64			carried;
