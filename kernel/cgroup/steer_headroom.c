@@ -562,7 +562,7 @@ static unsigned int steer_demand(struct cgroup_subsys_state *css)
 	for (; css; css = css->parent) {
 		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
 
-		if (hr && hr->pool && READ_ONCE(hr->pool->binding))
+		if (hr && hr->pool && READ_ONCE(hr->pool->account.binding))
 			demand = max(demand, READ_ONCE(hr->pool->demand));
 	}
 	return demand;
@@ -583,9 +583,9 @@ static u64 steer_group_budget(struct cgroup_subsys_state *css)
 		if (!pool)
 			continue;
 		raw_spin_lock_irq(&pool->lock);
-		if (pool->binding)
+		if (pool->account.binding)
 			budget = min3(budget, pool->budget, (u64)
-				      steer_headroom_cap(pool->level,
+				      steer_headroom_cap(pool->account.level,
 							 steer_headroom_weight(hr->tg)));
 		raw_spin_unlock_irq(&pool->lock);
 	}

@@ -182,7 +182,10 @@
  * -----
  * rq lock, then cfs_b->lock (the group's), then pool->lock: all raw. A draw holds
  * the last for some ten instructions, the update for the controller's arithmetic:
- * it has read the clocks before.
+ * it has read the clocks before. When many CPUs are let go on at once, each takes a slice
+ * of the budget before it locks its runqueue, and gives it to its queues without the
+ * pool's lock; only for one that would get nothing it asks the pool. So no runqueue is
+ * locked for as long as it takes until all of them had their turn.
  * Lines, and the queues in them, are protected by the rq lock.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
@@ -262,7 +265,8 @@ struct steer_clock {
 	atomic_t active;
 };
 
-static DEFINE_PER_CPU(struct steer_clock, steer_clock);
+/* In lines that only readers write: what follows is written by its CPU. */
+static DEFINE_PER_CPU_ALIGNED(struct steer_clock, steer_clock);
 
 /**
  * struct steer_line - queues of a CPU that a pool holds back; under the rq lock
@@ -321,46 +325,48 @@ static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
 
 /* ------------------------------------------------------- drawing runtime */
 
-/* The first draw of a group of this weight in a period; REQUIRES: pool->lock. */
-static void steer_headroom_renew(struct steer_headroom *hr, struct steer_pool *pool,
+/*
+ * The first draw of a group of this weight in a period. It may have had one in the next
+ * already, on another CPU, if the account is a purse.
+ */
+static void steer_headroom_renew(struct steer_headroom *hr, struct steer_account *account,
 				 u64 weight)
 {
+	u64 periods = account->epoch - hr->epoch;
 	s64 cap;
 
-	if (hr->epoch == pool->epoch)
+	lockdep_assert_held(&hr->tg->cfs_bandwidth.lock);
+
+	if ((s64)periods <= 0)
 		return;
-	cap = steer_headroom_cap(pool->whole_level, weight);
+	cap = steer_headroom_cap(account->whole_level, weight);
 	hr->carried = !hr->epoch ? 0 :
-		steer_headroom_carry(hr->carried, cap, hr->used,
-				     pool->epoch - hr->epoch, STEER_GRANT_LEAST);
+		steer_headroom_carry(hr->carried, cap, hr->used, periods, STEER_GRANT_LEAST);
 	hr->debt = !hr->epoch ? 0 :
-		steer_headroom_debt(hr->debt, steer_headroom_cap(pool->last_level, weight),
-				    hr->used, pool->epoch - hr->epoch, cap);
-	hr->epoch = pool->epoch;
+		steer_headroom_debt(hr->debt, steer_headroom_cap(account->last_level, weight),
+				    hr->used, periods, cap);
+	hr->epoch = account->epoch;
 	hr->used = 0;
 	hr->capped = false;
 	hr->denied = false;
-	hr->periods += pool->binding;
-	pool->shares.active_weight += weight;
+	hr->periods += account->binding;
+	account->shares.active_weight += weight;
 }
 
-static void steer_headroom_give(struct steer_headroom *hr, struct steer_pool *pool,
+static void steer_headroom_give(struct steer_headroom *hr, struct steer_account *account,
 				s64 amount)
 {
-	lockdep_assert_held(&pool->lock);
-
 	hr->used += amount;
-	pool->shares.used += amount;
+	account->shares.used += amount;
 	if (hr->capped)
-		pool->shares.capped_used += amount;
-	pool->tokens -= amount;
+		account->shares.capped_used += amount;
+	account->tokens -= amount;
 }
 
-/* What a group of this weight may still use; without pool->lock only a guess. */
-static s64 steer_headroom_room(struct steer_headroom *hr, struct steer_pool *pool,
-			       u64 weight)
+/* What a group of this weight may still use; without cfs_b->lock only a guess. */
+static s64 steer_headroom_room(struct steer_headroom *hr, u64 level, u64 weight)
 {
-	s64 room = steer_headroom_cap(READ_ONCE(pool->level), weight);
+	s64 room = steer_headroom_cap(level, weight);
 
 	if (room == S64_MAX)
 		return room;
@@ -370,7 +376,23 @@ static s64 steer_headroom_room(struct steer_headroom *hr, struct steer_pool *poo
 /* Did a queue not get on in all of the last period? It may be new here, too. */
 static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 {
-	return READ_ONCE(pool->epoch) - cfs_rq->steer.epoch > 1;
+	return READ_ONCE(pool->account.epoch) - cfs_rq->steer.epoch > 1;
+}
+
+/* What a group gets by right, which may be nothing */
+static u64 steer_account_grant(struct steer_account *account, struct steer_headroom *hr,
+			       u64 weight, u64 want)
+{
+	s64 room = steer_headroom_room(hr, account->level, weight);
+	s64 least = min(want, STEER_GRANT_LEAST), grant = want;
+
+	if (account->binding) {
+		grant = min3((s64)want, room, account->tokens);
+		if (grant < least)
+			return 0;
+	}
+	steer_headroom_give(hr, account, grant);
+	return grant;
 }
 
 /*
@@ -381,16 +403,14 @@ static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 			    struct steer_pool *pool, u64 weight, u64 want)
 {
-	s64 least = min(want, STEER_GRANT_LEAST), grant;
-	s64 room = steer_headroom_room(hr, pool, weight);
+	struct steer_account *account = &pool->account;
+	u64 grant;
 
 	lockdep_assert_held(&pool->lock);
 
-	if (!pool->binding || (room >= least && pool->tokens >= least)) {
-		grant = pool->binding ? min3((s64)want, room, pool->tokens) : want;
-		steer_headroom_give(hr, pool, grant);
+	grant = steer_account_grant(account, hr, weight, want);
+	if (grant)
 		return grant;
-	}
 
 	/* Only to one that waits. What came back may be more than what was given. */
 	if (cfs_rq->steer.pool && pool->floor > 0 &&
@@ -400,20 +420,28 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 		grant = min_t(u64, want, debt + STEER_GRANT_FLOOR);
 		cost = min_t(u64, grant, STEER_FLOOR_COST);
 		pool->floor -= cost;
-		steer_headroom_give(hr, pool, cost);
+		steer_headroom_give(hr, account, cost);
 		return grant;
 	}
 
-	if (room >= least) {
-		pool->shares.starved = true;
+	if (steer_headroom_room(hr, account->level, weight) >=
+	    (s64)min(want, STEER_GRANT_LEAST)) {
+		account->shares.starved = true;
 	} else if (!hr->capped) {
 		hr->capped = true;
-		pool->shares.capped_weight += weight;
-		pool->shares.capped_used += hr->used;
+		account->shares.capped_weight += weight;
+		account->shares.capped_used += hr->used;
 	}
 	hr->capped_periods += !hr->denied;
 	hr->denied = true;
 	return 0;
+}
+
+/* It got on, if it has anything to spend now. */
+static void steer_queue_served(struct cfs_rq *cfs_rq, u64 grant, u64 epoch)
+{
+	if (cfs_rq->runtime_remaining + (s64)grant > 0)
+		cfs_rq->steer.epoch = epoch;
 }
 
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
@@ -430,12 +458,73 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 	/* Others wait for the lock, so what is not the pool's is read before. */
 	weight = steer_headroom_weight(hr->tg);
 	raw_spin_lock(&pool->lock);
-	steer_headroom_renew(hr, pool, weight);
+	steer_headroom_renew(hr, &pool->account, weight);
 	grant = steer_pool_grant(cfs_rq, hr, pool, weight, want);
-	if (cfs_rq->runtime_remaining + (s64)grant > 0)
-		cfs_rq->steer.epoch = pool->epoch;
+	steer_queue_served(cfs_rq, grant, pool->account.epoch);
 	raw_spin_unlock(&pool->lock);
 	return grant;
+}
+
+/* Take a slice of the budget, for queues of this CPU. Its runqueue is not locked. */
+static void steer_purse_fill(struct steer_purse *purse, struct steer_pool *pool)
+{
+	struct steer_account *account = &purse->account;
+
+	purse->pool = pool;
+	raw_spin_lock(&pool->lock);
+	account->binding = pool->account.binding;
+	account->epoch = pool->account.epoch;
+	account->level = pool->account.level;
+	account->whole_level = pool->account.whole_level;
+	account->last_level = pool->account.last_level;
+	account->tokens = clamp(pool->account.tokens, 0LL, (s64)STEER_PART);
+	pool->account.tokens -= account->tokens;
+	raw_spin_unlock(&pool->lock);
+	account->shares = (struct steer_shares){ };
+}
+
+/*
+ * Give back the rest, and tell what became of it. If another period has begun, the rest is
+ * gone, as all of the pool's was, and groups will be counted anew.
+ */
+static void steer_purse_empty(struct steer_purse *purse)
+{
+	struct steer_account *account = &purse->account;
+	struct steer_pool *pool = purse->pool;
+	struct steer_shares *shares = &pool->account.shares;
+
+	raw_spin_lock(&pool->lock);
+	shares->used += account->shares.used;
+	if (account->epoch == pool->account.epoch) {
+		pool->account.tokens += account->tokens;
+		shares->capped_used += account->shares.capped_used;
+		shares->active_weight += account->shares.active_weight;
+	} else {
+		pool->account.tokens += min(account->tokens, 0LL);
+	}
+	raw_spin_unlock(&pool->lock);
+	purse->pool = NULL;
+}
+
+/* As __steer_headroom_draw(), but first of all from what this CPU has in its purse */
+static u64 steer_purse_draw(struct steer_purse *purse, struct cfs_rq *cfs_rq, u64 want)
+{
+	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
+	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
+	u64 grant, weight;
+
+	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
+
+	if (pool && pool == purse->pool) {
+		weight = steer_headroom_weight(hr->tg);
+		steer_headroom_renew(hr, &purse->account, weight);
+		grant = steer_account_grant(&purse->account, hr, weight, want);
+		if (grant) {
+			steer_queue_served(cfs_rq, grant, purse->account.epoch);
+			return grant;
+		}
+	}
+	return __steer_headroom_draw(cfs_rq, want);
 }
 
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
@@ -451,8 +540,8 @@ void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
 
 	weight = steer_headroom_weight(hr->tg);
 	raw_spin_lock(&pool->lock);
-	steer_headroom_renew(hr, pool, weight);
-	steer_headroom_give(hr, pool, amount);
+	steer_headroom_renew(hr, &pool->account, weight);
+	steer_headroom_give(hr, &pool->account, amount);
 	raw_spin_unlock(&pool->lock);
 }
 
@@ -735,7 +824,8 @@ static void steer_wait_for_quota(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cf
 }
 
 /* As below; REQUIRES: cfs_b->lock */
-static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b)
+static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b,
+			       struct steer_purse *purse)
 {
 	u64 want = (cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
 	u64 grant;
@@ -749,7 +839,7 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
 		}
 		want = min(want, cfs_b->runtime);
 	}
-	grant = __steer_headroom_draw(cfs_rq, want);
+	grant = steer_purse_draw(purse, cfs_rq, want);
 	if (cfs_b->quota != RUNTIME_INF && grant) {
 		cfs_b->runtime -= grant;
 		cfs_b->idle = 0;
@@ -760,22 +850,26 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
 }
 
 /* Ask for a slice for a queue that waits. Returns what it got, or -1 if nothing. */
-static s64 steer_resume(struct cfs_rq *cfs_rq)
+static s64 steer_resume(struct cfs_rq *cfs_rq, struct steer_purse *purse)
 {
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
 	s64 got;
 
 	raw_spin_lock(&cfs_b->lock);
-	got = steer_resume_locked(cfs_rq, cfs_b);
+	got = steer_resume_locked(cfs_rq, cfs_b, purse);
 	raw_spin_unlock(&cfs_b->lock);
 	return got;
 }
 
-/* Nothing is left for anybody, until the next part. Only a guess without the lock. */
-static bool steer_pool_empty(struct steer_pool *pool)
+/*
+ * Nothing is left for anybody here, until the next part. Only a guess without the lock.
+ */
+static bool steer_pool_empty(struct steer_pool *pool, const struct steer_purse *purse)
 {
-	return READ_ONCE(pool->binding) && READ_ONCE(pool->floor) <= 0 &&
-	       READ_ONCE(pool->tokens) < (s64)STEER_GRANT_LEAST;
+	s64 tokens = purse->pool == pool ? purse->account.tokens : 0;
+
+	return READ_ONCE(pool->account.binding) && READ_ONCE(pool->floor) <= 0 &&
+	       max(READ_ONCE(pool->account.tokens), tokens) < (s64)STEER_GRANT_LEAST;
 }
 
 /*
@@ -787,20 +881,23 @@ static bool steer_queue_capped(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 {
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
 
-	return READ_ONCE(pool->binding) && READ_ONCE(hr->capped) &&
-	       READ_ONCE(hr->epoch) == READ_ONCE(pool->epoch) &&
-	       steer_headroom_room(hr, pool, steer_headroom_weight(hr->tg)) <
+	return READ_ONCE(pool->account.binding) && READ_ONCE(hr->capped) &&
+	       READ_ONCE(hr->epoch) == READ_ONCE(pool->account.epoch) &&
+	       steer_headroom_room(hr, READ_ONCE(pool->account.level),
+				   steer_headroom_weight(hr->tg)) <
 	       (s64)STEER_GRANT_LEAST &&
 	       (READ_ONCE(pool->floor) <= 0 || !steer_queue_starves(cfs_rq, pool));
 }
 
 /**
  * struct steer_visit - how far one visit of a CPU's queues has come
+ * @purse: what it has to give
  * @busy: runtime that the CPU can now spend
  * @look: at how many queues it may still look
  * @resumed: how many it let go on
  */
 struct steer_visit {
+	struct steer_purse purse;
 	s64 busy;
 	int look;
 	int resumed;
@@ -821,18 +918,19 @@ static void steer_resume_line(struct steer_line *line, struct steer_visit *visit
 	/* What joins the line meanwhile has just been denied. */
 	last = list_last_entry(&line->queues, struct cfs_rq, steer.waiting);
 	do {
-		if (READ_ONCE(pool->binding) && visit->busy >= (s64)STEER_PART)
+		if (READ_ONCE(pool->account.binding) && visit->busy >= (s64)STEER_PART)
 			return;
 		visit->look--;
 		cfs_rq = list_first_entry(&line->queues, struct cfs_rq, steer.waiting);
-		grant = steer_queue_capped(cfs_rq, pool) ? -1 : steer_resume(cfs_rq);
+		grant = steer_queue_capped(cfs_rq, pool) ? -1 :
+			steer_resume(cfs_rq, &visit->purse);
 		if (grant >= 0) {
 			unthrottle_cfs_rq(cfs_rq);
 			visit->resumed++;
 			/* Not if it is empty, or an ancestor is throttled. */
 			if (cfs_rq->h_nr_queued && !steer_cfs_throttled(cfs_rq))
 				visit->busy += grant;
-		} else if (steer_pool_empty(pool)) {
+		} else if (steer_pool_empty(pool, &visit->purse)) {
 			return;
 		} else if (cfs_rq->steer.pool) {
 			list_move_tail(&cfs_rq->steer.waiting, &line->queues);
@@ -862,27 +960,38 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting,
 	return visit->resumed >= STEER_RESUME_MOST && !list_empty(&waiting->lines);
 }
 
-/* An interrupt that a pool's timer sent. */
+/*
+ * An interrupt that a pool's timer sent. At the beginning of a part many CPUs are here at
+ * once, and wait for the lock of the pool. So what they take of it they take before they
+ * lock their runqueues. Whose lines there are is only a guess then; but no pool is gone from
+ * memory before this ends.
+ */
 static void steer_kicked(void *info)
 {
 	struct steer_waiting *waiting = info;
 	struct rq *rq = this_rq();
 	int rounds = STEER_ROUNDS_MOST;
 	struct steer_visit visit = { };
+	struct steer_line *line;
 	struct rq_flags rf;
 	bool more;
 
 	atomic_set(&waiting->kicked, 0);
+	rcu_read_lock();
 	do {
+		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
+		if (!line)
+			break;
+		steer_purse_fill(&visit.purse, line->pool);
 		rq_lock(rq, &rf);
 		update_rq_clock(rq);
 		rq_clock_start_loop_update(rq);
-		rcu_read_lock();
 		more = steer_resume_some(rq, waiting, &visit);
-		rcu_read_unlock();
 		rq_clock_stop_loop_update(rq);
 		rq_unlock(rq, &rf);
+		steer_purse_empty(&visit.purse);
 	} while (more && --rounds);
+	rcu_read_unlock();
 }
 
 static void steer_kick(int cpu)
@@ -1010,7 +1119,7 @@ static void steer_pool_scale(struct steer_pool *pool, unsigned int from)
 
 	pool->budget = clamp(steer_headroom_scaled(pool->budget, from, cpus),
 			     steer_headroom_floor(capacity), capacity);
-	pool->whole_level = steer_headroom_scaled(pool->whole_level, from, cpus);
+	pool->account.whole_level = steer_headroom_scaled(pool->account.whole_level, from, cpus);
 }
 
 /*
@@ -1021,7 +1130,8 @@ static void steer_pool_scale(struct steer_pool *pool, unsigned int from)
 static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *view,
 			      struct steer_headroom_update *update)
 {
-	struct steer_shares *shares = &pool->shares;
+	struct steer_account *account = &pool->account;
+	struct steer_shares *shares = &account->shares;
 	u64 elapsed = view->now - pool->updated;
 	struct steer_measure m;
 	bool was_binding, lacks;
@@ -1029,8 +1139,8 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 
 	lockdep_assert_held(&pool->lock);
 
-	pool->wanting = pool->binding && (shares->starved || shares->capped_weight ||
-					  !cpumask_empty(pool->waiting));
+	pool->wanting = account->binding && (shares->starved || shares->capped_weight ||
+					     !cpumask_empty(pool->waiting));
 
 	m.capacity = STEER_PERIOD * cpumask_weight(pool->measured);
 	m.idle = min_t(u64, steer_per_period(view->idle_ns, elapsed), m.capacity);
@@ -1044,22 +1154,22 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 
 	pool->updated = view->now;
 	pool->demand = m.demand;
-	pool->last_level = pool->binding ? pool->level : STEER_LEVEL_NONE;
+	account->last_level = account->binding ? account->level : STEER_LEVEL_NONE;
 	/*
 	 * Of CPUs that came or went nothing is known yet, and nothing is learned from a
 	 * period that was short. The old budget will do.
 	 */
-	if (pool->epoch && !view->same) {
+	if (account->epoch && !view->same) {
 		steer_pool_scale(pool, view->cpus);
-	} else if (pool->epoch && elapsed >= STEER_PERIOD / 2) {
+	} else if (account->epoch && elapsed >= STEER_PERIOD / 2) {
 		pool->idle = steer_headroom_percent(m.idle, m.capacity);
 		pool->budget = steer_headroom_budget(&m, &pool->trim);
-		pool->whole_level = steer_headroom_level(pool->budget, shares);
+		account->whole_level = steer_headroom_level(pool->budget, shares);
 		pool->lacking = lacks ? pool->lacking + 1 : 0;
 	}
-	pool->level = pool->whole_level;
-	was_binding = pool->binding;
-	pool->binding = m.demand && pool->idle >= 0 && m.capacity;
+	account->level = account->whole_level;
+	was_binding = account->binding;
+	account->binding = m.demand && pool->idle >= 0 && m.capacity;
 
 	update->cgroup = cgroup_id(pool->arena->parent->cgroup);
 	update->pool = pool->id;
@@ -1077,22 +1187,22 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	update->halved = pool->halved;
 	update->active_weight = shares->active_weight;
 	update->capped_weight = shares->capped_weight;
-	update->budget = pool->binding ? pool->budget : U64_MAX;
-	update->level = pool->level;
+	update->budget = account->binding ? pool->budget : U64_MAX;
+	update->level = account->level;
 	update->trim = pool->trim;
 
 	memset(shares, 0, sizeof(*shares));
-	pool->epoch++;
+	account->epoch++;
 	pool->floor = clamp(pool->floor, -floor, 0LL) + floor;
 	/*
 	 * What was given too much is taken off; what was not wanted is gone. What was
 	 * used while there was no limit is no debt.
 	 */
-	pool->tokens = was_binding ? clamp(pool->tokens, -(s64)pool->budget, 0LL) : 0;
+	account->tokens = was_binding ? clamp(account->tokens, -(s64)pool->budget, 0LL) : 0;
 	pool->given = 0;
 	pool->parts_given = 0;
 	pool->halved = 0;
-	return pool->wanting && pool->binding && (!lacks || (s64)pool->budget > floor);
+	return pool->wanting && account->binding && (!lacks || (s64)pool->budget > floor);
 }
 
 /*
@@ -1102,6 +1212,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
  */
 static void steer_pool_refill(struct steer_pool *pool, u64 now)
 {
+	struct steer_account *account = &pool->account;
 	u64 all = pool->budget + pool->budget / 16, due;
 	unsigned int part = STEER_PARTS, left;
 
@@ -1110,14 +1221,14 @@ static void steer_pool_refill(struct steer_pool *pool, u64 now)
 	if (pool->paced)
 		part = min(div_u64(now - pool->updated, STEER_PART) + 1, part);
 	due = steer_headroom_due(all, part - pool->parts_given, STEER_PARTS, pool->halved);
-	pool->tokens += due;
+	account->tokens += due;
 	pool->given += due;
 	pool->parts_given = part;
 
 	/* The first period of a pool is shorter, and so is one after a timer was late. */
 	left = min(DIV_ROUND_UP_ULL(pool->next_update - now, STEER_PART), STEER_PARTS - part);
 	due = steer_headroom_due(all, left, STEER_PARTS, pool->halved);
-	pool->level = steer_headroom_lowered(pool->whole_level, all, pool->given + due);
+	account->level = steer_headroom_lowered(account->whole_level, all, pool->given + due);
 }
 
 /* The first look is due. Where there is no demand, there will be none. */
@@ -1125,7 +1236,7 @@ static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 {
 	pool->checked = now;
 	pool->checked_idle_ns = pool->idle_ns;
-	pool->next_check = pool->binding ? now + STEER_CHECK : U64_MAX;
+	pool->next_check = pool->account.binding ? now + STEER_CHECK : U64_MAX;
 }
 
 /*
@@ -1154,9 +1265,9 @@ static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 /* How many CPUs with waiting queues the tokens are enough for */
 static int steer_pool_slices(struct steer_pool *pool)
 {
-	if (pool->tokens < (s64)STEER_GRANT_LEAST)
+	if (pool->account.tokens < (s64)STEER_GRANT_LEAST)
 		return 0;
-	return min_t(u64, DIV_ROUND_UP_ULL(pool->tokens, STEER_PART), STEER_KICK_MOST);
+	return min_t(u64, DIV_ROUND_UP_ULL(pool->account.tokens, STEER_PART), STEER_KICK_MOST);
 }
 
 /* How many CPUs the floor is enough for, until the end of the period. */
@@ -1265,7 +1376,7 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 {
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
-	bool update = now >= pool->next_update, active = false, paced;
+	bool update = now >= pool->next_update, active = false, wants, paced;
 	unsigned int halved = pool->halved, timers = this_cpu_read(steer_timers);
 	struct steer_headroom_update event = { };
 	int slices = STEER_KICK_MOST;
@@ -1284,15 +1395,15 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
 					now + STEER_PERIOD / 2);
 		steer_pool_check_from(pool, now);
-		pool->paced = steer_headroom_paces(timers) &&
-			      (pool->binding ? pool->wanting : !cpumask_empty(pool->waiting));
+		wants = pool->account.binding ? pool->wanting : !cpumask_empty(pool->waiting);
+		pool->paced = wants && steer_headroom_paces(timers);
 		pool->turns = steer_pool_turns(pool);
 		steer_pool_refill(pool, now);
-	} else if (pool->binding) {
+	} else if (pool->account.binding) {
 		pool->halved = halved;
 		steer_pool_refill(pool, now);
 	}
-	if (pool->binding)
+	if (pool->account.binding)
 		slices = steer_pool_slices(pool);
 	paced = pool->paced;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
@@ -1398,7 +1509,7 @@ static void steer_pool_seed(struct steer_pool *pool, struct steer_pool *from, u6
 	pool->lacking = from->lacking;
 	pool->halved = from->halved;
 	pool->budget = from->budget;
-	pool->whole_level = from->whole_level;
+	pool->account.whole_level = from->account.whole_level;
 	pool->trim = from->trim;
 	raw_spin_unlock_irq(&from->lock);
 	if (pool->idle < 0)
@@ -1406,12 +1517,12 @@ static void steer_pool_seed(struct steer_pool *pool, struct steer_pool *from, u6
 
 	raw_spin_lock_irq(&pool->lock);
 	steer_pool_scale(pool, cpumask_weight_and(from->cpus, cpu_online_mask));
-	pool->level = pool->whole_level;
-	pool->binding = pool->demand && !cpumask_empty(pool->measured);
+	pool->account.level = pool->account.whole_level;
+	pool->account.binding = pool->demand && !cpumask_empty(pool->measured);
 	/* For no more than this period, which is a part of one. */
-	pool->paced = pool->binding;
+	pool->paced = pool->account.binding;
 	steer_pool_check_from(pool, now);
-	if (pool->binding)
+	if (pool->account.binding)
 		steer_pool_refill(pool, now);
 	raw_spin_unlock_irq(&pool->lock);
 }
@@ -1458,7 +1569,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	pool->request = request;
 	cpumask_copy(pool->cpus, cpus);
 	pool->idle = -1;
-	pool->whole_level = STEER_LEVEL_NONE;
+	pool->account.whole_level = STEER_LEVEL_NONE;
 	raw_spin_lock_init(&pool->lock);
 	list_add_tail(&pool->link, &arena->pools);
 

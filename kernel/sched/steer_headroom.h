@@ -87,6 +87,36 @@ struct steer_arena {
 };
 
 /**
+ * struct steer_account - what can be given of a budget, and what was
+ * @epoch: number of the period
+ * @tokens: runtime that can be given now
+ * @level: see steer_headroom_level(); of what the budget is now
+ * @whole_level: of all of it
+ * @last_level: @level as the last period ended, if a demand was in force
+ * @binding: a demand is in force
+ * @shares: of the period so far
+ */
+struct steer_account {
+	u64			epoch;
+	s64			tokens;
+	u64			level;
+	u64			whole_level;
+	u64			last_level;
+	bool			binding;
+	struct steer_shares	shares;
+};
+
+/**
+ * struct steer_purse - what a CPU has taken from a pool, to give it to its queues
+ * @pool: whose it is, or NULL
+ * @account: @tokens are what it took; @shares is what it gave since then
+ */
+struct steer_purse {
+	struct steer_pool	*pool;
+	struct steer_account	account;
+};
+
+/**
  * struct steer_pool - children of an arena that share one budget
  * @link: in the arena's list
  * @arena: whose
@@ -113,24 +143,18 @@ struct steer_arena {
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only
  * @lock: for what follows; nests inside cfs_b->lock
- * @epoch: number of the period
- * @binding: a demand is in force
  * @paced: the budget is given out in parts
  * @wanting: some group wanted more in the last one
+ * @floor: runtime that can be given to those that wait and had none
+ * @account: of the period so far
  * @lacking: for how many periods there has been too little idle
  * @demand: idle share that is asked for, in hundredths of a percent
  * @idle: idle share that was measured, likewise; -1 for none yet
  * @budget: for the period
- * @level: see steer_headroom_level(); of what the budget is now
- * @whole_level: of all of it
- * @last_level: @level as the last period ended, if a demand was in force
  * @trim: see steer_headroom_budget()
- * @tokens: runtime that can be given now
- * @given: what of the budget went into @tokens
+ * @given: what of the budget went into the tokens
  * @parts_given: how many parts of it those are
  * @halved: see steer_headroom_halvings()
- * @floor: runtime that can be given to those that wait and had none
- * @shares: of the period so far
  * @updated: when it began
  * @rcu: to free it
  */
@@ -165,16 +189,10 @@ struct steer_pool {
 
 	/* What a draw needs is two lines of a cache, which all CPUs draw from. */
 	raw_spinlock_t		lock ____cacheline_aligned_in_smp;
-	bool			binding;
 	bool			paced;
 	bool			wanting;
-	u64			epoch;
-	s64			tokens;
 	s64			floor;
-	u64			level;
-	u64			whole_level;
-	u64			last_level;
-	struct steer_shares	shares;
+	struct steer_account	account;
 	unsigned int		lacking;
 	unsigned int		demand;
 	int			idle;
