@@ -133,6 +133,7 @@
 
 #include <linux/jiffies.h>
 #include <linux/mmu_context.h>
+#include <linux/sched/clock.h>
 
 #include "sched.h"
 #include "steer.h"
@@ -151,8 +152,17 @@
  */
 #define STEER_TURNS_MOST	(SCHED_CAPACITY_SCALE * 8 / 5)
 
+/*
+ * For how long a view of an LLC holds, for each of its CPUs [ns]. To look at one takes up
+ * to a hundredth of that, so it is never more than a hundredth of the time.
+ */
+#define STEER_VIEW_NS		(10 * (u64)NSEC_PER_USEC)
+
 /* For how long a crowded LLC draws no more tasks to it. */
 #define STEER_CROWDED		(HZ / 10)
+
+/* For how long the balancer may take tasks out of an LLC that had too many. */
+#define STEER_OVERLOADED	(HZ / 50)
 
 /**
  * struct steer_stamp - when something was found full
@@ -169,6 +179,9 @@ struct steer_stamp {
  * give way to them. Of the LLC that was found crowded; that of its first CPU counts.
  */
 static DEFINE_PER_CPU(struct steer_stamp [2], steer_crowded);
+
+/* Of the LLC that had more runnable tasks than CPUs; likewise. */
+static DEFINE_PER_CPU(struct steer_stamp [2], steer_overloaded);
 
 /* Of a search beyond the LLC that found nothing; of the CPU that searched. */
 static DEFINE_PER_CPU(struct steer_stamp [2], steer_full);
@@ -528,15 +541,15 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
 }
 
 /**
- * struct steer_llc_load - a CPU's view of one LLC, renewed each jiffy
- * @stamp: jiffies when it was taken
+ * struct steer_llc_load - a CPU's view of one LLC
+ * @stamp: when it was taken, by the CPU's scheduler clock [ns]
  * @llc: id of the LLC, plus one
  * @overloaded: had it more runnable tasks than CPUs, of those who do not give way?
  * @group: for tasks of this group with a headroom, or NULL; only to be compared
  * @allowed: for tasks that may use these CPUs
  */
 struct steer_llc_load {
-	unsigned long		stamp;
+	u64			stamp;
 	int			llc;
 	bool			overloaded;
 	const struct task_group	*group;
@@ -564,7 +577,8 @@ static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *
  * of all classes count, but for SCHED_IDLE ones and those held back for @p, which
  * give way. Reading the runqueues of an LLC for every task that a balance pass looks
  * at would be too much with a remote rq lock held; tasks of one group mostly have
- * one mask.
+ * one mask. But what was so a jiffy ago need not be so: with 128 workers on 32 CPUs, a
+ * jiffy is three times what the worst hundredth of them wait.
  */
 static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 {
@@ -572,9 +586,12 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 	struct steer_llc_load *load = &(*this_cpu_ptr(&steer_llc_load))[!!group];
 	const struct cpumask *span = steer_llc(in_llc);
 	int llc = per_cpu(sd_llc_id, in_llc) + 1;
+	u64 fresh = STEER_VIEW_NS * cpumask_weight(span);
+	u64 now = local_clock();
 	int cpu, room = 0;
 
-	if (load->llc == llc && !(jiffies - load->stamp) && load->group == group &&
+	if (load->llc == llc && load->group == group &&
+	    now - load->stamp < fresh &&
 	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
 		return load->overloaded;
 
@@ -582,12 +599,34 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 		room += 1 - (group ? steer_headroom_wanting(group, cpu) :
 			     max(steer_nr_wanting(cpu_rq(cpu)), 0));
 
-	load->stamp = jiffies;
+	load->stamp = now;
 	load->llc = llc;
 	load->group = group;
 	load->overloaded = room < 0;
 	cpumask_copy(&load->allowed, p->cpus_ptr);
 	return load->overloaded;
+}
+
+/*
+ * May the balancer take @p out of the LLC of @cpu? Where there are too many tasks that sleep
+ * now and then, there is an idle CPU in the LLC at times, but somebody else wakes up there
+ * before those who wait are moved to it. When an LLC had room as soon as that was so, one
+ * task in three was held that waited while four wanted each CPU, and the worst hundredth
+ * waited a twentieth to a tenth longer than without a hint.
+ */
+static bool steer_llc_lets_go(struct task_struct *p, int cpu)
+{
+	struct steer_stamp *overloaded = per_cpu(steer_overloaded, per_cpu(sd_llc_id, cpu));
+	const struct task_group *group = steer_held_back(p);
+
+	if (steer_stamped(overloaded, group, STEER_OVERLOADED))
+		return true;
+	if (!steer_llc_overloaded(p, cpu))
+		return false;
+	/* For others there is more room than for one that may use a part of it. */
+	if (cpumask_subset(steer_llc(cpu), p->cpus_ptr))
+		steer_stamp(overloaded, group);
+	return true;
 }
 
 /* Does the default path find an idle CPU without a search? */
@@ -1152,7 +1191,7 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 	if (sd->nr_balance_failed > sd->cache_nice_tries) {
 		verdict = STEER_V_GAVE_UP;
 		steer_count(p, STEER_NR_BALANCE_GAVE_UP);
-	} else if (steer_llc_overloaded(p, src_cpu)) {
+	} else if (steer_llc_lets_go(p, src_cpu)) {
 		verdict = STEER_V_OVERLOADED;
 		steer_count(p, STEER_NR_BALANCE_OVERLOADED);
 	} else {

@@ -24,7 +24,7 @@
  * @STEER_V_FULL: no CPU was idle where the hint pointed
  * @STEER_V_AFFINITY: the task may not run where the hint pointed
  * @STEER_V_IRQ: no task did the waking, so there is no waker's LLC
- * @STEER_V_OVERLOADED: the LLC has more runnable tasks than CPUs
+ * @STEER_V_OVERLOADED: the LLC has more runnable tasks than CPUs, or had a moment ago
  * @STEER_V_GAVE_UP: the load balancer had failed too often
  * @STEER_V_TURNS: the task and its waker take turns, in two LLCs
  */
