@@ -25,6 +25,29 @@ def rows(bench: str, load: int, metric: str, **medians: float) -> list[dict[str,
             for config, median in medians.items()]
 
 
+class FullMachine(unittest.TestCase):
+    def judged(self, **counters: int) -> str:
+        held = regression.HELD
+        found = [{"bench": held.bench, "load": held.load, "config": held.config, "counters": counters},
+                 {"bench": held.bench, "load": held.load, "config": "wake_hold", "counters": {held.counter: 1000}}]
+        with contextlib.redirect_stdout(io.StringIO()):
+            return held.judge(found).status
+
+    def test_share(self) -> None:
+        self.assertEqual(self.judged(hint_balance_held=1, hint_balance_overloaded=9), "passed")
+        self.assertEqual(self.judged(hint_balance_overloaded=9), "passed")
+        self.assertEqual(self.judged(hint_balance_held=2, hint_balance_overloaded=9), "failed")
+
+    def test_nothing_counted(self) -> None:
+        self.assertEqual(self.judged(hint_wake_full=7), "failed")
+
+    def test_run_measures_what_is_judged(self) -> None:
+        arguments = run.parse_arguments(["--suite", "hint", *regression.FULL])
+        cases = [case for chunk in suite.plan(suite.load_suite("hint"), run.select(arguments)) for case in chunk.cases]
+        self.assertIn((regression.HELD.bench, regression.HELD.load, regression.HELD.config),
+                      {(case.bench, case.load, case.config) for case in cases})
+
+
 class Hints(unittest.TestCase):
     def failures(self, **p99: float) -> list[str]:
         """What fails with a baseline of 12 us, where nothing else is said of a configuration."""
@@ -175,7 +198,7 @@ class Counts(unittest.TestCase):
 
     def test_what_fails_is_counted_again(self) -> None:
         for second, status in ((counts(), {"passed"}), (counts(pack=481.0), {"passed", "failed"})):
-            with mock.patch.object(regression, "measure", side_effect=[counts(pack=481.0), second]), \
+            with mock.patch.object(regression, "measure", side_effect=[{"rows": counts(pack=481.0)}, {"rows": second}]), \
                     contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual({test.status for test in regression.run_counts(Target())}, status)
 
