@@ -184,8 +184,8 @@
  * the last for some ten instructions, the update for the controller's arithmetic:
  * it has read the clocks before. When many CPUs are let go on at once, each takes a slice
  * of the budget before it locks its runqueue, and gives it to its queues without the
- * pool's lock; only for one that would get nothing it asks the pool. So no runqueue is
- * locked for as long as it takes until all of them had their turn.
+ * pool's lock; only for one that it is not enough for, or that is denied, it asks the pool.
+ * So no runqueue is locked for as long as it takes until all of them had their turn.
  * Lines, and the queues in them, are protected by the rq lock.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
@@ -224,6 +224,9 @@
 
 /* What such a grant costs the floor at most: a tick may be late by one. */
 #define STEER_FLOOR_COST	(STEER_GRANT_FLOOR + TICK_NSEC)
+
+/* What a CPU takes at once for its queues: for a part, and for what one owes after a tick. */
+#define STEER_PURSE		(STEER_PART + TICK_NSEC)
 
 /* Idle clocks that are not older need not be read again. */
 #define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
@@ -404,6 +407,7 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 			    struct steer_pool *pool, u64 weight, u64 want)
 {
 	struct steer_account *account = &pool->account;
+	s64 least = min(want, STEER_GRANT_LEAST);
 	u64 grant;
 
 	lockdep_assert_held(&pool->lock);
@@ -424,9 +428,9 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 		return grant;
 	}
 
-	if (steer_headroom_room(hr, account->level, weight) >=
-	    (s64)min(want, STEER_GRANT_LEAST)) {
-		account->shares.starved = true;
+	if (steer_headroom_room(hr, account->level, weight) >= least) {
+		/* What is in purses may come back. */
+		account->shares.starved |= account->tokens + pool->lent < least;
 	} else if (!hr->capped) {
 		hr->capped = true;
 		account->shares.capped_weight += weight;
@@ -444,7 +448,87 @@ static void steer_queue_served(struct cfs_rq *cfs_rq, u64 grant, u64 epoch)
 		cfs_rq->steer.epoch = epoch;
 }
 
-u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
+/* Take some of the budget, for queues of this CPU; REQUIRES: pool->lock */
+static void steer_purse_fill(struct steer_purse *purse, struct steer_pool *pool)
+{
+	struct steer_account *account = &purse->account;
+
+	lockdep_assert_held(&pool->lock);
+
+	*account = pool->account;
+	account->shares = (struct steer_shares){ };
+	account->tokens = clamp(pool->account.tokens, 0LL, (s64)STEER_PURSE);
+	pool->account.tokens -= account->tokens;
+	pool->lent += account->tokens;
+	purse->taken = account->tokens;
+}
+
+/*
+ * Give back the rest, and tell what became of it; REQUIRES: pool->lock. If another period
+ * has begun, the rest is gone, as all of the pool's was, and groups are counted anew.
+ */
+static void steer_purse_settle(struct steer_purse *purse)
+{
+	struct steer_account *account = &purse->account;
+	struct steer_pool *pool = purse->pool;
+	struct steer_shares *shares = &pool->account.shares;
+
+	lockdep_assert_held(&pool->lock);
+
+	shares->used += account->shares.used;
+	if (account->epoch != pool->account.epoch)
+		return;
+	pool->account.tokens += account->tokens;
+	pool->lent -= purse->taken;
+	shares->capped_used += account->shares.capped_used;
+	shares->active_weight += account->shares.active_weight;
+}
+
+/* The same, without the runqueue's lock. Where there is nothing to take, none is. */
+static void steer_purse_open(struct steer_purse *purse, struct steer_pool *pool)
+{
+	if (READ_ONCE(pool->account.binding) &&
+	    READ_ONCE(pool->account.tokens) < (s64)STEER_GRANT_LEAST)
+		return;
+	purse->pool = pool;
+	raw_spin_lock(&pool->lock);
+	steer_purse_fill(purse, pool);
+	raw_spin_unlock(&pool->lock);
+}
+
+static void steer_purse_close(struct steer_purse *purse)
+{
+	struct steer_pool *pool = purse->pool;
+
+	if (!pool)
+		return;
+	raw_spin_lock(&pool->lock);
+	steer_purse_settle(purse);
+	raw_spin_unlock(&pool->lock);
+	purse->pool = NULL;
+}
+
+/* What a queue gets of a purse: all that it would get of its pool, or nothing. */
+static u64 steer_purse_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
+			     struct steer_purse *purse, u64 weight, u64 want)
+{
+	struct steer_account *account = &purse->account;
+	u64 grant;
+
+	steer_headroom_renew(hr, account, weight);
+	if (account->binding && min_t(s64, want, steer_headroom_room(hr, account->level, weight)) >
+	    account->tokens)
+		return 0;
+	grant = steer_account_grant(account, hr, weight, want);
+	steer_queue_served(cfs_rq, grant, account->epoch);
+	return grant;
+}
+
+/*
+ * What a queue gets, where it is this CPU's purse that it is asked of first. If that does
+ * not do, what was taken of the pool and is left is given back for the while.
+ */
+static u64 steer_queue_draw(struct cfs_rq *cfs_rq, u64 want, struct steer_purse *purse)
 {
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
@@ -457,74 +541,27 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 
 	/* Others wait for the lock, so what is not the pool's is read before. */
 	weight = steer_headroom_weight(hr->tg);
+	if (purse && purse->pool != pool)
+		purse = NULL;
+	grant = purse ? steer_purse_grant(cfs_rq, hr, purse, weight, want) : 0;
+	if (grant)
+		return grant;
+
 	raw_spin_lock(&pool->lock);
+	if (purse)
+		steer_purse_settle(purse);
 	steer_headroom_renew(hr, &pool->account, weight);
 	grant = steer_pool_grant(cfs_rq, hr, pool, weight, want);
 	steer_queue_served(cfs_rq, grant, pool->account.epoch);
+	if (purse)
+		steer_purse_fill(purse, pool);
 	raw_spin_unlock(&pool->lock);
 	return grant;
 }
 
-/* Take a slice of the budget, for queues of this CPU. Its runqueue is not locked. */
-static void steer_purse_fill(struct steer_purse *purse, struct steer_pool *pool)
+u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 {
-	struct steer_account *account = &purse->account;
-
-	purse->pool = pool;
-	raw_spin_lock(&pool->lock);
-	account->binding = pool->account.binding;
-	account->epoch = pool->account.epoch;
-	account->level = pool->account.level;
-	account->whole_level = pool->account.whole_level;
-	account->last_level = pool->account.last_level;
-	account->tokens = clamp(pool->account.tokens, 0LL, (s64)STEER_PART);
-	pool->account.tokens -= account->tokens;
-	raw_spin_unlock(&pool->lock);
-	account->shares = (struct steer_shares){ };
-}
-
-/*
- * Give back the rest, and tell what became of it. If another period has begun, the rest is
- * gone, as all of the pool's was, and groups will be counted anew.
- */
-static void steer_purse_empty(struct steer_purse *purse)
-{
-	struct steer_account *account = &purse->account;
-	struct steer_pool *pool = purse->pool;
-	struct steer_shares *shares = &pool->account.shares;
-
-	raw_spin_lock(&pool->lock);
-	shares->used += account->shares.used;
-	if (account->epoch == pool->account.epoch) {
-		pool->account.tokens += account->tokens;
-		shares->capped_used += account->shares.capped_used;
-		shares->active_weight += account->shares.active_weight;
-	} else {
-		pool->account.tokens += min(account->tokens, 0LL);
-	}
-	raw_spin_unlock(&pool->lock);
-	purse->pool = NULL;
-}
-
-/* As __steer_headroom_draw(), but first of all from what this CPU has in its purse */
-static u64 steer_purse_draw(struct steer_purse *purse, struct cfs_rq *cfs_rq, u64 want)
-{
-	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
-	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
-	u64 grant, weight;
-
-	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
-
-	if (pool && pool == purse->pool) {
-		weight = steer_headroom_weight(hr->tg);
-		steer_headroom_renew(hr, &purse->account, weight);
-		grant = steer_account_grant(&purse->account, hr, weight, want);
-		if (grant) {
-			steer_queue_served(cfs_rq, grant, purse->account.epoch);
-			return grant;
-		}
-	}
-	return __steer_headroom_draw(cfs_rq, want);
+	return steer_queue_draw(cfs_rq, want, NULL);
 }
 
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
@@ -779,6 +816,8 @@ void __steer_headroom_wait(struct cfs_rq *cfs_rq)
 	line = per_cpu_ptr(pool->lines, cpu);
 	if (list_empty(&line->queues)) {
 		list_add_tail(&line->link, &per_cpu(steer_waiting, cpu).lines);
+		/* The interrupt that this leads to looks at the lines without the lock. */
+		smp_mb__before_atomic();
 		cpumask_set_cpu(cpu, pool->waiting);
 	}
 	list_add_tail(&cfs_rq->steer.waiting, &line->queues);
@@ -839,7 +878,7 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
 		}
 		want = min(want, cfs_b->runtime);
 	}
-	grant = steer_purse_draw(purse, cfs_rq, want);
+	grant = steer_queue_draw(cfs_rq, want, purse);
 	if (cfs_b->quota != RUNTIME_INF && grant) {
 		cfs_b->runtime -= grant;
 		cfs_b->idle = 0;
@@ -976,20 +1015,21 @@ static void steer_kicked(void *info)
 	struct rq_flags rf;
 	bool more;
 
-	atomic_set(&waiting->kicked, 0);
+	/* Whoever joins a line from here on sends another one: this is before they are read. */
+	atomic_xchg(&waiting->kicked, 0);
 	rcu_read_lock();
 	do {
 		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
 		if (!line)
 			break;
-		steer_purse_fill(&visit.purse, line->pool);
+		steer_purse_open(&visit.purse, line->pool);
 		rq_lock(rq, &rf);
 		update_rq_clock(rq);
 		rq_clock_start_loop_update(rq);
 		more = steer_resume_some(rq, waiting, &visit);
 		rq_clock_stop_loop_update(rq);
 		rq_unlock(rq, &rf);
-		steer_purse_empty(&visit.purse);
+		steer_purse_close(&visit.purse);
 	} while (more && --rounds);
 	rcu_read_unlock();
 }
@@ -1193,6 +1233,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 
 	memset(shares, 0, sizeof(*shares));
 	account->epoch++;
+	pool->lent = 0;
 	pool->floor = clamp(pool->floor, -floor, 0LL) + floor;
 	/*
 	 * What was given too much is taken off; what was not wanted is gone. What was

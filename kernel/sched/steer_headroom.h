@@ -109,10 +109,13 @@ struct steer_account {
 /**
  * struct steer_purse - what a CPU has taken from a pool, to give it to its queues
  * @pool: whose it is, or NULL
- * @account: @tokens are what it took; @shares is what it gave since then
+ * @taken: runtime that it took
+ * @account: as the pool's was then; but @tokens are what is left of @taken, and @shares is
+ *	what it gave
  */
 struct steer_purse {
 	struct steer_pool	*pool;
+	s64			taken;
 	struct steer_account	account;
 };
 
@@ -147,6 +150,7 @@ struct steer_purse {
  * @wanting: some group wanted more in the last one
  * @floor: runtime that can be given to those that wait and had none
  * @account: of the period so far
+ * @lent: what purses took in it and have not given back yet
  * @lacking: for how many periods there has been too little idle
  * @demand: idle share that is asked for, in hundredths of a percent
  * @idle: idle share that was measured, likewise; -1 for none yet
@@ -193,6 +197,7 @@ struct steer_pool {
 	bool			wanting;
 	s64			floor;
 	struct steer_account	account;
+	s64			lent;
 	unsigned int		lacking;
 	unsigned int		demand;
 	int			idle;
