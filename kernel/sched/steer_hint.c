@@ -617,14 +617,15 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 static bool steer_llc_lets_go(struct task_struct *p, int cpu)
 {
 	struct steer_stamp *overloaded = per_cpu(steer_overloaded, per_cpu(sd_llc_id, cpu));
-	const struct task_group *group = steer_held_back(p);
+	const struct task_group *group = steer_headroom_group(p);
+	/* For one that may use a part of it, there is other room than for others. */
+	bool whole = cpumask_subset(steer_llc(cpu), p->cpus_ptr);
 
-	if (steer_stamped(overloaded, group, STEER_OVERLOADED))
+	if (whole && steer_stamped(overloaded, group, STEER_OVERLOADED))
 		return true;
 	if (!steer_llc_overloaded(p, cpu))
 		return false;
-	/* For others there is more room than for one that may use a part of it. */
-	if (cpumask_subset(steer_llc(cpu), p->cpus_ptr))
+	if (whole)
 		steer_stamp(overloaded, group);
 	return true;
 }
@@ -642,17 +643,24 @@ static bool steer_finds_itself(struct task_struct *p, int target, int prev_cpu)
  * the load balancer takes many ticks. So where the default path finds nothing
  * idle, such a task goes to the nearest idle CPU elsewhere. Not to one among those
  * that have too much to do, which is idle for a moment only. And where there was
- * none, none is looked for, as in steer_look_beyond(); not in the LLC either.
+ * none, none is looked for, as in steer_look_beyond(); not in the LLC either, but for what
+ * gives way to a task with a headroom: that is looked for without a hint, too.
  */
 static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 {
 	struct steer_stamp *full = *this_cpu_ptr(&steer_full);
 	const struct task_group *group = steer_held_back(p);
+	bool in_vain;
 	int cpu;
 
-	if (steer_finds_itself(p, target, prev_cpu) || steer_stamped(full, group, 1))
+	if (steer_finds_itself(p, target, prev_cpu))
+		return -1;
+	in_vain = steer_stamped(full, group, 1);
+	if (in_vain && !group)
 		return -1;
 	cpu = steer_room_in_llc(p, target, prev_cpu);
+	if (in_vain)
+		return cpu;
 	/* See __steer_wake_protected(). */
 	if (cpu < 0 && !steer_llc_is_own(p, target))
 		cpu = steer_idle_beyond(p, target, prev_cpu, 0);

@@ -307,6 +307,54 @@ TEST_F_TIMEOUT(wake, headroom_own, 180)
 	EXPECT_LE(HALF, where.in_a);
 }
 
+/*
+ * One task of the group finds no room where it may run, and makes its hint look no further
+ * for a jiffy. What gives way in the LLC is there for the next one all the same, as it is
+ * without a hint.
+ */
+TEST_F_TIMEOUT(wake, headroom_again, 180)
+{
+	int last = cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1), nr = 0;
+	cpu_set_t busy, narrow = cpuset_one(self->a1);
+	struct wakee first = { };
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_affine"));
+	busy = cpuset_minus(cpuset_minus(self->a, cpuset_one(self->a0)), cpuset_one(last));
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->cg, &busy, HOG_NICE));
+	busy = cpuset_one(last);
+	ASSERT_EQ(0, hogs_start(&self->more, side, &busy, 0));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	ASSERT_EQ(0, wakee_start(&first, self->cg, NULL));
+	/* Two CPUs: with one there is nothing to choose. */
+	CPU_SET(cpuset_nth(&self->a, 2), &narrow);
+	ASSERT_EQ(0, task_pin_cpu(0, self->a0));
+	for (int i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(0, hogs_pause(&self->hogs));
+		ASSERT_EQ(0, hogs_pause(&self->more));
+		ASSERT_EQ(0, wakee_place(&self->w, self->a1, &self->a));
+		ASSERT_EQ(0, wakee_place(&first, self->a1, &narrow));
+		ASSERT_EQ(0, hogs_run(&self->hogs));
+		ASSERT_EQ(0, hogs_run(&self->more));
+		usleep(self->rest);
+		/* in one jiffy */
+		wakee_call(&first);
+		wakee_call(&self->w);
+		nr += wakee_answer(&self->w) == last;
+		ASSERT_LE(0, wakee_answer(&first));
+	}
+	wakee_stop(&first);
+	TH_LOG("%d of %d where the side job gives way", nr, ROUNDS);
+	EXPECT_LE(HALF, nr);
+	free(side);
+}
+
 /* What is held back for a group is not in the way of its wake_affine. */
 TEST_F_TIMEOUT(wake, headroom_affine, 180)
 {
