@@ -525,8 +525,8 @@ static u64 steer_purse_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 }
 
 /*
- * What a queue gets, where it is this CPU's purse that it is asked of first. If that does
- * not do, what was taken of the pool and is left is given back for the while.
+ * What a queue gets: of @purse, if that is of its pool and enough, else of the pool. What is
+ * left in the purse is given back for that moment, so that none is denied for lack of it.
  */
 static u64 steer_queue_draw(struct cfs_rq *cfs_rq, u64 want, struct steer_purse *purse)
 {

@@ -65,9 +65,10 @@
  * To a task of a group with a headroom, what is held back for it is not there: a CPU that
  * runs it has room like an idle one, and it makes no LLC crowded, nor full for the load
  * balancer. Otherwise the words that gather tasks would do next to nothing beside a side
- * job, which runs on every CPU. That is so within the LLC; beyond it, only what is idle
- * counts, and of the words that gather tasks none makes one leave an LLC that is full of
- * its own group: see __steer_wake_protected().
+ * job, which runs on every CPU. That is so within the LLC, and in each wakeup, since it is
+ * so without a hint; beyond it, only what is idle counts, and of the words that gather
+ * tasks none makes one leave an LLC that is full of its own group: see
+ * __steer_wake_protected().
  *
  * A hinted LLC is always searched in full: it is the price of never following a
  * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
