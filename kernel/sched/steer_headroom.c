@@ -268,7 +268,7 @@ struct steer_clock {
 	atomic_t active;
 };
 
-/* In lines that only readers write: what follows is written by its CPU. */
+/* In lines that readers write, and not each CPU. */
 static DEFINE_PER_CPU_ALIGNED(struct steer_clock, steer_clock);
 
 /**
@@ -382,20 +382,25 @@ static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 	return READ_ONCE(pool->account.epoch) - cfs_rq->steer.epoch > 1;
 }
 
-/* What a group gets by right, which may be nothing */
-static u64 steer_account_grant(struct steer_account *account, struct steer_headroom *hr,
-			       u64 weight, u64 want)
+/* What of its wish a group of this weight may have, if there is as much */
+static s64 steer_account_due(struct steer_account *account, struct steer_headroom *hr,
+			     u64 weight, u64 want)
 {
-	s64 room = steer_headroom_room(hr, account->level, weight);
-	s64 least = min(want, STEER_GRANT_LEAST), grant = want;
+	if (!account->binding)
+		return want;
+	return min_t(s64, want, steer_headroom_room(hr, account->level, weight));
+}
 
-	if (account->binding) {
-		grant = min3((s64)want, room, account->tokens);
-		if (grant < least)
-			return 0;
-	}
-	steer_headroom_give(hr, account, grant);
-	return grant;
+/* What a group gets of what is due to it, if that is at least @least, else nothing */
+static u64 steer_account_grant(struct steer_account *account, struct steer_headroom *hr,
+			       s64 due, s64 least)
+{
+	if (account->binding)
+		due = min(due, account->tokens);
+	if (due < least)
+		return 0;
+	steer_headroom_give(hr, account, due);
+	return due;
 }
 
 /*
@@ -407,12 +412,13 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 			    struct steer_pool *pool, u64 weight, u64 want)
 {
 	struct steer_account *account = &pool->account;
+	s64 due = steer_account_due(account, hr, weight, want);
 	s64 least = min(want, STEER_GRANT_LEAST);
 	u64 grant;
 
 	lockdep_assert_held(&pool->lock);
 
-	grant = steer_account_grant(account, hr, weight, want);
+	grant = steer_account_grant(account, hr, due, least);
 	if (grant)
 		return grant;
 
@@ -428,7 +434,7 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 		return grant;
 	}
 
-	if (steer_headroom_room(hr, account->level, weight) >= least) {
+	if (due >= least) {
 		/* What is in purses may come back. */
 		account->shares.starved |= account->tokens + pool->lent < least;
 	} else if (!hr->capped) {
@@ -514,12 +520,13 @@ static u64 steer_purse_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 {
 	struct steer_account *account = &purse->account;
 	u64 grant;
+	s64 due;
 
 	steer_headroom_renew(hr, account, weight);
-	if (account->binding && min_t(s64, want, steer_headroom_room(hr, account->level, weight)) >
-	    account->tokens)
+	due = steer_account_due(account, hr, weight, want);
+	if (account->binding && due > account->tokens)
 		return 0;
-	grant = steer_account_grant(account, hr, weight, want);
+	grant = steer_account_grant(account, hr, due, min(want, STEER_GRANT_LEAST));
 	steer_queue_served(cfs_rq, grant, account->epoch);
 	return grant;
 }
@@ -900,9 +907,7 @@ static s64 steer_resume(struct cfs_rq *cfs_rq, struct steer_purse *purse)
 	return got;
 }
 
-/*
- * Nothing is left for anybody here, until the next part. Only a guess without the lock.
- */
+/* Nothing is left for anybody here, until the next part. Only a guess without the lock. */
 static bool steer_pool_empty(struct steer_pool *pool, const struct steer_purse *purse)
 {
 	s64 tokens = purse->pool == pool ? purse->account.tokens : 0;

@@ -154,8 +154,8 @@
 #define STEER_TURNS_MOST	(SCHED_CAPACITY_SCALE * 8 / 5)
 
 /*
- * For how long a view of an LLC holds, for each of its CPUs [ns]. To look at one takes up
- * to a hundredth of that, so it is never more than a hundredth of the time.
+ * For how long a view of an LLC holds, for each of its CPUs [ns]. If to look at one takes 100
+ * ns, that is no more than a hundredth of the time.
  */
 #define STEER_VIEW_NS		(10 * (u64)NSEC_PER_USEC)
 
@@ -651,17 +651,13 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 {
 	struct steer_stamp *full = *this_cpu_ptr(&steer_full);
 	const struct task_group *group = steer_held_back(p);
-	bool in_vain;
 	int cpu;
 
 	if (steer_finds_itself(p, target, prev_cpu))
 		return -1;
-	in_vain = steer_stamped(full, group, 1);
-	if (in_vain && !group)
-		return -1;
+	if (steer_stamped(full, group, 1))
+		return group ? steer_room_in_llc(p, target, prev_cpu) : -1;
 	cpu = steer_room_in_llc(p, target, prev_cpu);
-	if (in_vain)
-		return cpu;
 	/* See __steer_wake_protected(). */
 	if (cpu < 0 && !steer_llc_is_own(p, target))
 		cpu = steer_idle_beyond(p, target, prev_cpu, 0);
@@ -1048,7 +1044,7 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 
 	lockdep_assert_held(&p->pi_lock);
 
-	/* Its hint has looked there, or did so in vain in this jiffy. */
+	/* Its hint has looked there, and beyond it, if not in vain in this jiffy. */
 	if ((hint & STEER_REACH) || steer_overflows(p, hint, sync))
 		return -1;
 	if (steer_wake_completes(prev_cpu))
