@@ -198,7 +198,8 @@ class Counts(unittest.TestCase):
 
     def test_what_fails_is_counted_again(self) -> None:
         for second, status in ((counts(), {"passed"}), (counts(pack=481.0), {"passed", "failed"})):
-            with mock.patch.object(regression, "measure", side_effect=[{"rows": counts(pack=481.0)}, {"rows": second}]), \
+            reports = [{"rows": counts(pack=481.0)}, {"rows": second}]
+            with mock.patch.object(regression, "measure", side_effect=reports), \
                     contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual({test.status for test in regression.run_counts(Target())}, status)
 
