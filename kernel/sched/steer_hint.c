@@ -57,10 +57,12 @@
  * the two take turns, it does even then where a third one waits for the waker's CPU:
  * what keeps that many pairs in one LLC would be nothing but that none leaves first.
  * But not to an LLC with more runnable tasks than CPUs: what is idle there is so for a
- * moment, until the balancer has found what waits beside it. And a CPU that looked for
- * an idle one in vain does not look again in the same jiffy; nor do wake_wide, and pack
- * where it found no room. When they did so at each wakeup, 64 pairs on 32 CPUs lost a tenth
- * to a fifth of what they did by it, and two fifths with pack.
+ * moment, until the balancer has found what waits beside it. For the same reason wake_hold
+ * holds no task for a while in an LLC that had so many, unless the default path stays
+ * there, too. And a CPU that looked for an idle one in vain does not look again in the same
+ * jiffy; nor do wake_wide, and pack where it found no room. When they did so at each wakeup,
+ * 64 pairs on 32 CPUs lost a tenth to a fifth of what they did by it, and two fifths with
+ * pack.
  *
  * To a task of a group with a headroom, what is held back for it is not there: a CPU that
  * runs it has room like an idle one, and it makes no LLC crowded, nor full for the load
@@ -162,7 +164,7 @@
 /* For how long a crowded LLC draws no more tasks to it. */
 #define STEER_CROWDED		(HZ / 10)
 
-/* For how long the balancer may take tasks out of an LLC that had too many. */
+/* For how long nobody is held in an LLC that had too many tasks. */
 #define STEER_OVERLOADED	(HZ / 50)
 
 /**
@@ -530,17 +532,6 @@ static int steer_look_beyond(struct task_struct *p, int target, int prev_cpu, u3
 	return cpu;
 }
 
-/* Room in the LLC that a wake hint chose. */
-static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed,
-			    int prev_cpu)
-{
-	if (unlikely(READ_ONCE(steer_hint_seed1)))
-		return steer_seed1_in_llc(p, pointed, prev_cpu);
-	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_draws(p, pointed))
-		return -1;
-	return steer_room_in_llc(p, pointed, prev_cpu);
-}
-
 /**
  * struct steer_llc_load - a CPU's view of one LLC
  * @stamp: when it was taken, by the CPU's scheduler clock [ns]
@@ -608,6 +599,14 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 	return load->overloaded;
 }
 
+/* Had the LLC too many tasks for @p not long ago? Without a look at its runqueues. */
+static bool steer_llc_was_overloaded(struct task_struct *p, int cpu)
+{
+	return steer_stamped(per_cpu(steer_overloaded, per_cpu(sd_llc_id, cpu)),
+			     steer_headroom_group(p), STEER_OVERLOADED) &&
+	       cpumask_subset(steer_llc(cpu), p->cpus_ptr);
+}
+
 /*
  * May the balancer take @p out of the LLC of @cpu? Where there are too many tasks that sleep
  * now and then, there is an idle CPU in the LLC at times, but somebody else wakes up there
@@ -617,18 +616,42 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
  */
 static bool steer_llc_lets_go(struct task_struct *p, int cpu)
 {
-	struct steer_stamp *overloaded = per_cpu(steer_overloaded, per_cpu(sd_llc_id, cpu));
-	const struct task_group *group = steer_headroom_group(p);
-	/* For one that may use a part of it, there is other room than for others. */
-	bool whole = cpumask_subset(steer_llc(cpu), p->cpus_ptr);
-
-	if (whole && steer_stamped(overloaded, group, STEER_OVERLOADED))
+	if (steer_llc_was_overloaded(p, cpu))
 		return true;
 	if (!steer_llc_overloaded(p, cpu))
 		return false;
-	if (whole)
-		steer_stamp(overloaded, group);
+	/* For one that may use a part of it, there is other room than for others. */
+	if (cpumask_subset(steer_llc(cpu), p->cpus_ptr))
+		steer_stamp(per_cpu(steer_overloaded, per_cpu(sd_llc_id, cpu)),
+			    steer_headroom_group(p));
 	return true;
+}
+
+/*
+ * Does wake_hold leave it to the default path, which chose @target? What waits in an
+ * overloaded LLC gets its idle CPUs first. With 16 groups of hackbench on 32 CPUs, messages
+ * took a tenth longer when tasks were held there. A previous CPU that is idle is not worth
+ * a look at the others, here as in steer_wake_quick().
+ */
+static bool steer_hold_ends(struct task_struct *p, int prev_cpu, int target)
+{
+	if (steer_same_llc(prev_cpu, target))
+		return false;
+	return steer_llc_was_overloaded(p, prev_cpu) ||
+	       (!steer_cpu_idle(p, prev_cpu) && steer_llc_lets_go(p, prev_cpu));
+}
+
+/* Room in the LLC that a wake hint chose. */
+static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed, int target,
+			    int prev_cpu)
+{
+	if (unlikely(READ_ONCE(steer_hint_seed1)))
+		return steer_seed1_in_llc(p, pointed, prev_cpu);
+	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_draws(p, pointed))
+		return -1;
+	if ((hint & STEER_WAKE_HOLD) && steer_hold_ends(p, prev_cpu, target))
+		return -1;
+	return steer_room_in_llc(p, pointed, prev_cpu);
 }
 
 /* Does the default path find an idle CPU without a search? */
@@ -942,7 +965,7 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 			pack = steer_verdict_of(found);
 		}
 		if (found < 0)
-			found = steer_hinted_llc(p, hint, pointed, prev_cpu);
+			found = steer_hinted_llc(p, hint, pointed, target, prev_cpu);
 		wake = steer_verdict_of(found);
 		/* Where wake_affine did not draw, nobody looked for what gives way. */
 		searched = steer_same_llc(pointed, target) && !steer_headroom_protects(p);
@@ -1000,6 +1023,8 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 		elsewhere = false;
 		wake = STEER_NR_WAKE_AFFINITY;
 	} else if (elsewhere) {
+		if (!steer_same_llc(prev_cpu, target) && steer_llc_was_overloaded(p, prev_cpu))
+			return false;
 		wake = STEER_NR_WAKE_FOLLOWED;
 	}
 

@@ -755,6 +755,35 @@ TEST_F_TIMEOUT(wake, turns, 120)
 	task_kill(pair.partner);
 }
 
+/*
+ * With one hog on each other CPU of the LLC, wake_hold keeps a task there. With two, the
+ * idle CPU is for those who wait, and the default path decides.
+ */
+TEST_F_TIMEOUT(wake, hold_crowded, 120)
+{
+	struct where where;
+	long held;
+	cpu_set_t busy;
+
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->b) < 3)
+		SKIP(return, "needs an LLC of three CPUs");
+	busy = cpuset_minus(self->b, cpuset_one(self->b0));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	self->rest = 100000;
+	SERIES("wake_hold", self->a0, self->b1, &self->t.cpus, &where);
+	held = COUNT("wake_followed");
+	EXPECT_LE(MOST, held);
+	EXPECT_LE(HALF, where.in_b);
+	ASSERT_EQ(0, hogs_start(&self->more, NULL, &busy, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	SERIES("wake_hold", self->a0, self->b1, &self->t.cpus, &where);
+	EXPECT_GE(FEW, COUNT("wake_followed") - held);
+	EXPECT_LE(MOST, COUNT("wake_full"));
+	EXPECT_LE(HALF, where.in_a);
+}
+
 /* wake_hold is not followed into an LLC that has no idle CPU. */
 TEST_F_TIMEOUT(wake, hold_full, 120)
 {
