@@ -3,28 +3,20 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parent.parent / "core-sharing.sh"
+import awk
 
 
 def summary(*switches: str) -> subprocess.CompletedProcess[str]:
-    """The script's awk program on these switches ('CPU STAMP FROM TO')."""
-    match = re.search(r"\tawk '\n(.*?)' \$trace/trace", SCRIPT.read_text(encoding="utf-8"), re.DOTALL)
-    assert match, "there is no awk program in the script"
-    lines = ["# tracer: nop"]
+    """What the script's awk program says of these switches ('CPU STAMP FROM TO')."""
+    lines = []
     for switch in switches:
         cpu, stamp, before, after = switch.split()
         lines.append(f"   some thread-7       [{cpu}] d..2.   {stamp}: sched_switch: prev_comm={before} prev_pid=7 "
                      f"prev_prio=120 prev_state=S ==> next_comm={after} next_pid=8 next_prio=120")
-    with tempfile.NamedTemporaryFile("w", suffix=".trace") as trace:
-        trace.write("\n".join(lines) + "\n")
-        trace.flush()
-        return subprocess.run(["awk", match[1], trace.name], capture_output=True, text=True, check=False)
+    return awk.on_trace("core-sharing.sh", lines)
 
 
 class CoreSharing(unittest.TestCase):

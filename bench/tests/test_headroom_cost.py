@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parent.parent / "headroom-cost.sh"
+import awk
+
 TIMER_BEGINS = "hrtimer_expire_entry: hrtimer=000000001 function=steer_pool_timer now=1"
 TIMER_ENDS = "hrtimer_expire_exit: hrtimer=000000001"
 SENT = "csd_queue_cpu: cpu=1 callsite=steer_kick func=steer_kicked csd=1"
@@ -20,18 +17,12 @@ UPDATE = "steer_headroom_update: cgroup=1"
 
 def summary(*events: str, decisions: str = "") -> dict[str, str]:
     """What the script's awk program says of these events ('CPU STAMP EVENT: FIELDS'), by kind."""
-    match = re.search(r"-v periods=.*? '\n(.*)' \$trace/trace", SCRIPT.read_text(encoding="utf-8"), re.DOTALL)
-    assert match, "there is no awk program in the script"
-    lines = ["# tracer: nop"]
+    lines = []
     for event in events:
         cpu, stamp, rest = event.split(" ", 2)
         lines.append(f"          <idle>-0       [{cpu}] d.h1.   {stamp}: {rest}")
-    with tempfile.NamedTemporaryFile("w", suffix=".trace") as trace:
-        trace.write("\n".join(lines) + "\n")
-        trace.flush()
-        result = subprocess.run(["awk", "-v", f"decisions={decisions}", "-v", "groups=1", "-v", "parents=1",
-                                 "-v", "periods=", match[1], trace.name],
-                                capture_output=True, text=True, check=True)
+    result = awk.on_trace("headroom-cost.sh", lines, decisions=decisions, groups="1", parents="1", periods="")
+    result.check_returncode()
     return dict(line.split(": ", 1) for line in result.stdout.splitlines()
                 if line.startswith(("timer", "interrupts", "decisions")))
 
