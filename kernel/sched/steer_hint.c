@@ -608,11 +608,11 @@ static bool steer_llc_was_overloaded(struct task_struct *p, int cpu)
 }
 
 /*
- * May the balancer take @p out of the LLC of @cpu? Where there are too many tasks that sleep
- * now and then, there is an idle CPU in the LLC at times, but somebody else wakes up there
- * before those who wait are moved to it. When an LLC had room as soon as that was so, one
- * task in three was held that waited while four wanted each CPU, and the worst hundredth
- * waited a twentieth to a tenth longer than without a hint.
+ * May @p leave the LLC of @cpu, where a wake hint would hold it? Where there are too many
+ * tasks that sleep now and then, there is an idle CPU in the LLC at times, but somebody else
+ * wakes up there before those who wait are moved to it. When an LLC had room for the
+ * balancer as soon as that was so, one task in three was held that waited while four wanted
+ * each CPU, and the worst hundredth waited a twentieth to a tenth longer than without a hint.
  */
 static bool steer_llc_lets_go(struct task_struct *p, int cpu)
 {
