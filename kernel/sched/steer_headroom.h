@@ -249,6 +249,8 @@ struct sched_entity *__steer_headroom_instead(struct cfs_rq *cfs_rq,
 					      struct sched_entity *se);
 bool __steer_headroom_first(struct sched_entity *se, struct task_struct *p);
 u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want);
+void __steer_headroom_switch(struct rq *rq, struct task_struct *prev,
+			     struct task_struct *next);
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount);
 void __steer_headroom_wait(struct cfs_rq *cfs_rq);
 void __steer_headroom_unthrottled(struct cfs_rq *cfs_rq);
@@ -433,6 +435,19 @@ static __always_inline bool steer_headroom_first(struct sched_entity *se,
 	       __steer_headroom_first(se, p);
 }
 
+/**
+ * steer_headroom_switch - a CPU changes to another task
+ * @rq: its runqueue, which is locked
+ * @prev: the task that ran
+ * @next: the one that runs from now on
+ */
+static __always_inline void steer_headroom_switch(struct rq *rq, struct task_struct *prev,
+						  struct task_struct *next)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		__steer_headroom_switch(rq, prev, next);
+}
+
 #else /* !CONFIG_CGROUP_STEER_HEADROOM */
 
 static inline void steer_headroom_online(struct task_group *tg) { }
@@ -466,6 +481,9 @@ static inline bool steer_headroom_first(struct sched_entity *se, struct task_str
 {
 	return false;
 }
+
+static inline void steer_headroom_switch(struct rq *rq, struct task_struct *prev,
+					 struct task_struct *next) { }
 
 /* Macros: an empty inline function makes gcc choose other operands around it. */
 #define steer_headroom_charge(...)	do { } while (0)

@@ -386,25 +386,44 @@ static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
 	return -1;
 }
 
-/*
- * Where @p stays although a CPU may be idle elsewhere: what runs there gives way to it, and
- * an idle one is more often than not the other thread of a core that is in use.
- */
-static int steer_stays(struct task_struct *p, int target, int prev_cpu)
+/* Could @p, of a group with a headroom, run on @cpu at once? */
+static bool steer_cpu_free(struct task_struct *p, int cpu)
 {
-	if (!sched_smt_active() || steer_cpu_idle(p, target))
+	return steer_cpu_allowed(p, cpu) &&
+	       (steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu));
+}
+
+/*
+ * Where cores have several threads, what gives way to @p leaves it the whole core. So @p
+ * stays where it ran last if it can run there at once, else goes to a core of the LLC that
+ * is free.
+ */
+static int steer_core_in_llc(struct task_struct *p, int target, int prev_cpu)
+{
+	int cpu, thread;
+
+	if (!sched_smt_active())
 		return -1;
-	if (steer_cpu_allowed(p, target) && steer_headroom_gives_way(p, target))
-		return target;
-	if (!steer_same_llc(target, prev_cpu) || steer_cpu_idle(p, prev_cpu) ||
-	    !steer_cpu_allowed(p, prev_cpu) || !steer_headroom_gives_way(p, prev_cpu))
-		return -1;
-	return prev_cpu;
+	if (steer_same_llc(target, prev_cpu) && steer_cpu_free(p, prev_cpu))
+		return prev_cpu;
+	for_each_cpu_wrap(cpu, steer_llc(target), target) {
+		if (!steer_cpu_free(p, cpu))
+			continue;
+		for_each_cpu(thread, steer_core_mask(cpu)) {
+			if (thread != cpu && !available_idle_cpu(thread) &&
+			    !steer_headroom_gives_way(p, thread))
+				break;
+		}
+		if (thread >= nr_cpu_ids)
+			return cpu;
+	}
+	return -1;
 }
 
 /*
  * As steer_idle_in_llc(). But to a task of a group with a headroom, a CPU that runs what is
- * held back for it is as good as an idle one, and with SMT better than having to move.
+ * held back for it is as good as an idle one, and with SMT better than one beside which
+ * another task of the group runs.
  */
 static int steer_room_in_llc(struct task_struct *p, int target, int prev_cpu)
 {
@@ -412,7 +431,7 @@ static int steer_room_in_llc(struct task_struct *p, int target, int prev_cpu)
 
 	if (!steer_headroom_protects(p))
 		return steer_idle_in_llc(p, target, prev_cpu);
-	cpu = steer_stays(p, target, prev_cpu);
+	cpu = steer_core_in_llc(p, target, prev_cpu);
 	if (cpu < 0)
 		cpu = steer_idle_in_llc(p, target, prev_cpu);
 	return cpu >= 0 ? cpu : steer_kept_in_llc(p, target, prev_cpu);
@@ -1078,7 +1097,8 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	if ((sync && target == smp_processor_id() && this_rq()->nr_running == 1) ||
 	    steer_takes_turns(p, sync))
 		return -1;
-	if (steer_cpu_idle(p, target))
+	/* The default path takes it. With SMT, it may be worth less than where @p ran last. */
+	if (!sched_smt_active() && steer_cpu_idle(p, target))
 		return -1;
 	cpu = steer_room_in_llc(p, target, prev_cpu);
 	if (cpu >= 0 || steer_llc_is_own(p, target))

@@ -956,6 +956,40 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	EXPECT_GT(used * 3 / 2, side);
 }
 
+/* The other thread of the core of a CPU that is one of ours, or -1 */
+static int other_thread(const struct topo *t, int cpu)
+{
+	cpu_set_t others = cpuset_minus(cpuset_and(t->core[cpu], t->cpus), cpuset_one(cpu));
+
+	return CPU_COUNT(&others) ? cpuset_nth(&others, 0) : -1;
+}
+
+/* Where there is no other core, it runs beside such a task. */
+TEST_F_TIMEOUT(headroom, core_shared, 300)
+{
+	cpu_set_t threads = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	int last = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	long used, side;
+
+	if (other_thread(&self->t, last) < 0 || self->t.nr_cpus < 4)
+		SKIP(return, "needs two cores with two threads");
+	CPU_SET(last, &threads);
+	ASSERT_EQ(0, hogs_start(&self->more, self->main, &threads, 0));
+	ASSERT_EQ(0, hold(self, self->side, "20"));
+	EXPECT_DEMAND(self->side, "20.00");
+	ASSERT_EQ(0, hogs_run(&self->more));
+	some_periods();
+	some_periods();
+	used = usage(self->main);
+	side = usage(self->side);
+	EXPECT_TRUE(WAIT_FOR(usage(self->main) - used > 4000000));
+	side = usage(self->side) - side;
+	used = usage(self->main) - used;
+	TH_LOG("a thread of each core: %ld us, the others: %ld us", used, side);
+	/* Half of the machine, and 30 % of it */
+	EXPECT_GE(side * 3, used);
+}
+
 /* In how many tenths of a second did one of two tasks have no turn? */
 static int stalled(pid_t one, pid_t two, int rounds)
 {

@@ -124,12 +124,14 @@ struct steer_group {
  * @pool: where it waits for runtime for headroom's sake; under the rq lock
  * @waiting: among others of the CPU that do, while @pool is set
  * @epoch: the pool's period in which it last got enough to run
+ * @before: the one in which it did before that
  */
 struct steer_queue {
 #ifdef CONFIG_CGROUP_STEER
 	struct steer_pool	*pool;
 	struct list_head	waiting;
 	u64			epoch;
+	u64			before;
 #endif
 };
 
