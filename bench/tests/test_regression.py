@@ -48,6 +48,26 @@ class FullMachine(unittest.TestCase):
                       {(case.bench, case.load, case.config) for case in cases})
 
 
+class CoreSharing(unittest.TestCase):
+    def judged(self, *cases: str) -> list[str]:
+        text = "alone\n  load, %  requests\n9 switches; beside itself 42.0 %, the side job 0.0 %, nothing 58.0 %\n"
+        for case in cases:
+            name, percent = case.rsplit(" ", 1)
+            text += f"{name}\n  load, %  requests\n    40.0      100\n" \
+                    f"9 switches; beside itself 42.0 %, the side job {percent} %, nothing 9.0 %\n"
+        with contextlib.redirect_stdout(io.StringIO()):
+            return [f"{test.name} {test.status}" for test in regression.judge_sharing(text)]
+
+    def test_each_case(self) -> None:
+        self.assertEqual(self.judged("headroom 30, hint inherit 5.2", "headroom 30, hint fork_spread wake_affine 28.1"),
+                         ["core-sharing: headroom 30, hint inherit passed",
+                          "core-sharing: headroom 30, hint fork_spread wake_affine failed"])
+
+    def test_not_all_measured(self) -> None:
+        self.assertEqual(self.judged("headroom 30, hint inherit 5.2")[-1], "core-sharing failed")
+        self.assertEqual(self.judged(), ["core-sharing failed"])
+
+
 class Hints(unittest.TestCase):
     def failures(self, **p99: float) -> list[str]:
         """What fails with a baseline of 12 us, where nothing else is said of a configuration."""
