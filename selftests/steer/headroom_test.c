@@ -920,6 +920,19 @@ out:
 	return turns;
 }
 
+/* What main and side use while main uses at least @us of it. Was that so, in time? */
+static bool usage_while(FIXTURE_DATA(headroom) *self, long us, long *used, long *side)
+{
+	bool ok;
+
+	*used = usage(self->main);
+	*side = usage(self->side);
+	ok = WAIT_FOR(usage(self->main) - *used > us);
+	*side = usage(self->side) - *side;
+	*used = usage(self->main) - *used;
+	return ok;
+}
+
 /*
  * Nor is a protected task interrupted when its slice is over. But if it never sleeps,
  * what is held back has its share of that CPU, by weight.
@@ -946,22 +959,18 @@ TEST_F_TIMEOUT(headroom, goes_on, 300)
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &first, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
 	some_periods();
-	used = usage(self->main);
-	side = usage(self->side);
-	EXPECT_TRUE(WAIT_FOR(usage(self->main) - used > 2000000));
-	side = usage(self->side) - side;
-	used = usage(self->main) - used;
+	EXPECT_TRUE(usage_while(self, 2000000, &used, &side));
 	TH_LOG("beside each other: %ld us, %ld us held back", used, side);
 	EXPECT_LT(used * 2 / 3, side);
 	EXPECT_GT(used * 3 / 2, side);
 }
 
-/* The other thread of the core of a CPU that is one of ours, or -1 */
-static int other_thread(const struct topo *t, int cpu)
+/* Is another thread of the core of a CPU one of ours? */
+static bool has_other_thread(const struct topo *t, int cpu)
 {
-	cpu_set_t others = cpuset_minus(cpuset_and(t->core[cpu], t->cpus), cpuset_one(cpu));
+	cpu_set_t threads = cpuset_and(t->core[cpu], t->cpus);
 
-	return CPU_COUNT(&others) ? cpuset_nth(&others, 0) : -1;
+	return CPU_COUNT(&threads) > 1;
 }
 
 /* Where there is no other core, it runs beside such a task. */
@@ -971,7 +980,7 @@ TEST_F_TIMEOUT(headroom, core_shared, 300)
 	int last = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	long used, side;
 
-	if (other_thread(&self->t, last) < 0 || self->t.nr_cpus < 4)
+	if (!has_other_thread(&self->t, last) || self->t.nr_cpus < 4)
 		SKIP(return, "needs two cores with two threads");
 	CPU_SET(last, &threads);
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &threads, 0));
@@ -980,11 +989,7 @@ TEST_F_TIMEOUT(headroom, core_shared, 300)
 	ASSERT_EQ(0, hogs_run(&self->more));
 	some_periods();
 	some_periods();
-	used = usage(self->main);
-	side = usage(self->side);
-	EXPECT_TRUE(WAIT_FOR(usage(self->main) - used > 4000000));
-	side = usage(self->side) - side;
-	used = usage(self->main) - used;
+	EXPECT_TRUE(usage_while(self, 4000000, &used, &side));
 	TH_LOG("a thread of each core: %ld us, the others: %ld us", used, side);
 	/* Half of the machine, and 30 % of it */
 	EXPECT_GE(side * 3, used);
