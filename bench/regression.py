@@ -7,8 +7,7 @@ times what it is without a hint; ours must not. Gangs: four barrier programs on 
 task that wakes up beside them waits little longer than without gangs. Headroom: a service beside a job that wants every
 CPU is not slowed down as weights let it, and its share stays idle. Ratios of one run, so that nothing depends on the
 host. On a full machine, who has a wake hint is not kept waiting in its LLC; and what a headroom holds back leaves its
-core to the service. Counts (--counts): what hints add to a
-wakeup's instructions, in the same boot of one kernel.
+core to the service. Counts (--counts): what hints add to a wakeup's instructions, in the same boot of one kernel.
 """
 
 from __future__ import annotations
@@ -134,7 +133,6 @@ RUNS = {
 # the side job left a core that the service came to.
 BESIDE_MOST = 18.0
 SHARING_CASES = 2  # without and with a hint
-SHARING = ("--topology", "1x1x4x2", "--", "demands=30; " + (ROOT / "bench/core-sharing.sh").read_text(encoding="utf-8"))
 FULL = ("--topology", "xeon", "--benches", "schbench", "--loads", str(FULL_WORKERS), "--configs", HELD.config,
         "--samples", "1")
 
@@ -204,27 +202,40 @@ def judge(suite: str, rows: list[dict[str, Any]]) -> list[Test]:
     return [ratio.judge(rows) for ratio in RATIOS if ratio.suite == suite]
 
 
+def output_of(program: str, *options: str) -> str:
+    """Run a program of bench/, and return what it prints."""
+    # In a process of its own: bench/run.py and vm/run.py are modules of one name.
+    command = [sys.executable, str(ROOT / "bench" / program), *options]
+    result = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if result.returncode:
+        raise Fail(f"{program} {' '.join(options)} failed (status {result.returncode}):\n{result.stdout[-3000:]}")
+    return result.stdout
+
+
 def measure(program: str, name: str, *options: str) -> dict[str, Any]:
     """Run a program that writes build/bench/regression/NAME.json, and return that."""
-    # In a process of its own: bench/run.py and vm/run.py are modules of one name.
-    command = [sys.executable, str(ROOT / "bench" / program), *options, "--out", str(OUT)]
     file = OUT / f"{name}.json"
     file.unlink(missing_ok=True)
-    result = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if result.returncode or not file.is_file():
-        raise Fail(f"{program} {' '.join(options)} failed (status {result.returncode}):\n{result.stdout[-3000:]}")
+    output = output_of(program, *options, "--out", str(OUT))
+    if not file.is_file():
+        raise Fail(f"{program} {' '.join(options)} failed (status 0), without {file}:\n{output[-3000:]}")
     report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return report
 
 
 def judge_sharing(text: str) -> list[Test]:
     """Of what core-sharing.sh prints, how much of the service's time is beside the side job."""
-    found = re.findall(r"^(headroom [^\n]*)\n(?:(?!headroom ).*\n)*?.*the side job ([0-9.]+) %", text, re.MULTILINE)
-    tests = []
-    for case, percent in found:
-        print(f"    {case}: {percent} % of the service's time beside the side job", flush=True)
-        message = "" if float(percent) <= BESIDE_MOST else f"{percent} %; wanted: at most {BESIDE_MOST:g} %"
-        tests.append(Test(f"core-sharing: {case}", FAILED if message else PASSED, message))
+    tests, case = [], ""
+    for line in text.splitlines():
+        beside = re.search(r"the side job ([0-9.]+) %", line)
+        if line.startswith("headroom "):
+            case = line
+        elif case and beside:
+            print(f"    {case}: {beside[1]} % of the service's time beside the side job", flush=True)
+            fine = float(beside[1]) <= BESIDE_MOST
+            tests.append(Test(f"core-sharing: {case}", PASSED if fine else FAILED,
+                              "" if fine else f"{beside[1]} %; wanted: at most {BESIDE_MOST:g} %"))
+            case = ""
     if len(tests) != SHARING_CASES:
         tests.append(Test("core-sharing", FAILED, f"not measured: {text[-1000:]}"))
     return tests
@@ -232,8 +243,8 @@ def judge_sharing(text: str) -> list[Test]:
 
 def measure_sharing() -> str:
     """Run core-sharing.sh on a machine of the lab, and return what it prints."""
-    command = [sys.executable, str(ROOT / "bench/lab/lab.py"), *SHARING]
-    return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
+    script = (ROOT / "bench/core-sharing.sh").read_text(encoding="utf-8")
+    return output_of("lab/lab.py", "--topology", "1x1x4x2", "--", "demands=30; " + script)
 
 
 def run(_: Target) -> list[Test]:
