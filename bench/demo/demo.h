@@ -20,9 +20,12 @@
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
+/* With this begin the names of all processes that the demo starts. */
+#define NAME_PREFIX	"steer-"
+
 /* Names of the tasks whose events are recorded */
-#define WORKER		"steer-worker"
-#define FORKER		"steer-forker"
+#define WORKER		NAME_PREFIX "worker"
+#define FORKER		NAME_PREFIX "forker"
 
 /* ---------------------------------------------------------------- files */
 

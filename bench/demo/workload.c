@@ -20,6 +20,7 @@
  */
 #include "demo.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -43,8 +44,8 @@
 /* What a worker does with a message, in turns of an empty loop */
 #define WORK		20000
 
-/* Ends a hang; nothing is judged by it. */
-#define PATIENCE	30
+/* Ends a hang; nothing is judged by it. Longer than what vm/run.py waits: DEMO_SILENCE */
+#define PATIENCE	60
 
 #define LOAD(x)		__atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define STORE(x, v)	__atomic_store_n(&(x), (v), __ATOMIC_SEQ_CST)
@@ -86,13 +87,46 @@ static void share(void)
 		die("mmap: %s", strerror(errno));
 }
 
+/* Fields of /proc/PID/stat after the name, which is in brackets: proc_pid_stat(5) */
+#define STATE_FIELD	3
+#define CPU_FIELD	39
+
+/* Where the processes of the demo are, for whoever looks for the reason of a hang */
+static void show_processes(void)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+
+	while (proc && (entry = readdir(proc))) {
+		char path[PATH_MAX], stat[1024], where[64], *at, *next, *state, *cpu = NULL;
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+		if (atoi(entry->d_name) <= 0 || file_read(path, stat, sizeof(stat)) < 0 ||
+		    !strstr(stat, "(" NAME_PREFIX))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/wchan", entry->d_name);
+		if (file_read(path, where, sizeof(where)) < 0)
+			strcpy(where, "?");
+		at = strrchr(stat, ')');
+		*at++ = '\0';
+		state = strtok_r(at, " ", &next);
+		for (int field = STATE_FIELD; field < CPU_FIELD; field++)
+			cpu = strtok_r(NULL, " ", &next);
+		fprintf(stderr, "  %s): state %s, CPU %s, in %s\n", stat, state, cpu, where);
+	}
+	if (proc)
+		closedir(proc);
+}
+
 static void futex_wait(unsigned int *addr, unsigned int value)
 {
 	struct timespec patience = { .tv_sec = PATIENCE };
 
 	if (syscall(SYS_futex, addr, FUTEX_WAIT, value, &patience, NULL, 0) &&
-	    errno == ETIMEDOUT && LOAD(*addr) == value)
+	    errno == ETIMEDOUT && LOAD(*addr) == value) {
+		show_processes();
 		die("no answer within %d s", PATIENCE);
+	}
 }
 
 static void futex_wake(unsigned int *addr)
@@ -262,7 +296,7 @@ static void start_pairs(void)
 			work(pair, message);
 		}
 		pair->worker = pid;
-		pid = start("steer-messenger");
+		pid = start(NAME_PREFIX "messenger");
 		if (!pid)
 			relay(pair, order);
 		pair->messenger = pid;
@@ -320,7 +354,7 @@ static pid_t start_busy(int cpu)
 	pid_t pid;
 
 	STORE(shared->running[cpu], 0);
-	pid = start("steer-busy");
+	pid = start(NAME_PREFIX "busy");
 	if (pid) {
 		while (!LOAD(shared->running[cpu]))
 			usleep(500);

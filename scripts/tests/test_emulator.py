@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """QEMU's faults are told from the kernel's, and nothing else is blamed on it."""
 
+import contextlib
+import io
 import json
 import socket
 import tempfile
@@ -84,6 +86,47 @@ class Lost(unittest.TestCase):
 
     def test_no_answer_is_not_lost(self) -> None:
         self.assertEqual(self.lost(""), [])
+
+
+class Silence(unittest.TestCase):
+    def test_seen(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            console, now = Path(directory) / "console.log", [0.0]
+            silence = run.Silence(console, lambda: now[0])
+
+            def after(seconds: float, said: str = "") -> bool:
+                now[0] += seconds
+                with console.open("a", encoding="utf-8") as stream:
+                    stream.write(said)
+                return silence.seen()
+            self.assertFalse(after(run.DEMO_SILENCE, "booting"))
+            self.assertFalse(after(run.DEMO_SILENCE - 1))
+            self.assertTrue(after(1))
+            self.assertFalse(after(1), "it is told once")
+            self.assertTrue(after(run.DEMO_SILENCE), "and again after as long")
+            self.assertFalse(after(run.DEMO_SILENCE, "0 of 40"))
+
+
+class Demo(unittest.TestCase):
+    """Once more if QEMU was at fault, and only then."""
+
+    def ends(self, *problems: str) -> tuple[str, int]:
+        with mock.patch.object(run, "run", side_effect=[("nonce", problem) for problem in problems]) as started, \
+                mock.patch.object(run, "text", return_value=""), \
+                contextlib.redirect_stdout(io.StringIO()), \
+                mock.patch.object(run.ktap, "parse_report", return_value=mock.Mock(status={"demo": 0})):
+            try:
+                run.demo(mock.Mock(out=Path("/nowhere")))
+            except run.Fail as failure:
+                return str(failure), started.call_count
+            return "", started.call_count
+
+    def test_once_more(self) -> None:
+        lost = f"no progress, killed; {emulator.LOST}: CPU 11, vector 0xec"
+        self.assertEqual(self.ends(""), ("", 1))
+        self.assertEqual(self.ends(lost, ""), ("", 2))
+        self.assertEqual(self.ends(lost, lost), (f"the demo did not end well: {lost}", 2))
+        self.assertEqual(self.ends("a stall, killed"), ("the demo did not end well: a stall, killed", 1))
 
 
 class Stall(unittest.TestCase):
