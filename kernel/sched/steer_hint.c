@@ -556,6 +556,7 @@ static int steer_look_beyond(struct task_struct *p, int target, int prev_cpu, u3
  * @stamp: when it was taken, by the CPU's scheduler clock [ns]
  * @llc: id of the LLC, plus one
  * @overloaded: had it more runnable tasks than CPUs, of those who do not give way?
+ * @overfull: more than two for each CPU?
  * @group: for tasks of this group with a headroom, or NULL; only to be compared
  * @allowed: for tasks that may use these CPUs
  */
@@ -563,6 +564,7 @@ struct steer_llc_load {
 	u64			stamp;
 	int			llc;
 	bool			overloaded;
+	bool			overfull;
 	const struct task_group	*group;
 	struct cpumask		allowed;
 };
@@ -614,8 +616,47 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 	load->llc = llc;
 	load->group = group;
 	load->overloaded = room < 0;
+	load->overfull = room < -(int)cpumask_weight_and(span, p->cpus_ptr);
 	cpumask_copy(&load->allowed, p->cpus_ptr);
 	return load->overloaded;
+}
+
+/* Likewise, more than two for each CPU? */
+static bool steer_llc_overfull(struct task_struct *p, int in_llc)
+{
+	return steer_llc_overloaded(p, in_llc) &&
+	       (*this_cpu_ptr(&steer_llc_load))[!!steer_headroom_group(p)].overfull;
+}
+
+/*
+ * The nearest CPU that is idle or gives way to @p, outside of the LLC of @target, which is full
+ * of @p's own group: if more than two of that want each CPU. With nobody else on the
+ * machine, the other LLCs would be idle then, and a CPU that is about to be idle takes tasks
+ * that wait at once. One that runs what gives way does not look for any: a service that
+ * wake_affine had brought into one LLC before the others had room for it could take 0.3 s to
+ * leave it, with requests that waited for 0.1 s. Where there was none, none is looked for, as
+ * in steer_look_beyond().
+ */
+static int steer_leave_llc(struct task_struct *p, int target)
+{
+	struct steer_stamp *full = *this_cpu_ptr(&steer_full);
+	const struct task_group *group = steer_held_back(p);
+	const struct cpumask *done = steer_llc(target);
+	struct sched_domain *sd;
+	int cpu;
+
+	if (!group || steer_stamped(full, group, 1) || !steer_llc_overfull(p, target))
+		return -1;
+	for (sd = rcu_dereference(cpu_rq(target)->sd); sd; sd = rcu_dereference(sd->parent)) {
+		for_each_cpu_wrap(cpu, sched_domain_span(sd), target) {
+			if (!cpumask_test_cpu(cpu, done) && steer_cpu_free(p, cpu))
+				return cpu;
+		}
+		if (!cpumask_subset(sched_domain_span(sd), done))
+			done = sched_domain_span(sd);
+	}
+	steer_stamp(full, group);
+	return -1;
 }
 
 /* Had the LLC too many tasks for @p not long ago? Without a look at its runqueues. */
@@ -703,6 +744,8 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 	/* See __steer_wake_protected(). */
 	if (cpu < 0 && !steer_llc_is_own(p, target))
 		cpu = steer_idle_beyond(p, target, prev_cpu, 0);
+	else if (cpu < 0)
+		cpu = steer_leave_llc(p, target);
 	if (cpu >= 0 && available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
 		cpu = -1;
 	if (cpu < 0)
@@ -1080,6 +1123,7 @@ static __always_inline bool steer_wake_completes(int prev_cpu)
  * The group has a cpu.headroom, and no hint that decided: CPUs are kept for it, whether
  * they are idle or not. Beyond the LLC it looks only if others fill it: where its own
  * tasks do, one that left would move what it shares with them, and come back to a full LLC.
+ * But where they wait two deep, it is better off elsewhere: see steer_leave_llc().
  */
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync)
 {
@@ -1101,8 +1145,10 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	if (!sched_smt_active() && steer_cpu_idle(p, target))
 		return -1;
 	cpu = steer_room_in_llc(p, target, prev_cpu);
-	if (cpu >= 0 || steer_llc_is_own(p, target))
+	if (cpu >= 0)
 		return cpu;
+	if (steer_llc_is_own(p, target))
+		return steer_leave_llc(p, target);
 	return steer_idle_beyond(p, target, prev_cpu, 0);
 }
 

@@ -47,7 +47,7 @@
 FIXTURE(wake) {
 	struct topo t;
 	struct wakee w;
-	struct hogs hogs, more;
+	struct hogs hogs, more, crowd[2];
 	char *top;
 	char *cg;
 	cpu_set_t a, b;		/* first and second LLC */
@@ -85,6 +85,8 @@ FIXTURE_TEARDOWN(wake)
 	wakee_stop(&self->w);
 	hogs_stop(&self->hogs);
 	hogs_stop(&self->more);
+	for (size_t i = 0; i < ARRAY_SIZE(self->crowd); i++)
+		hogs_stop(&self->crowd[i]);
 	if (self->autogroup[0])
 		file_write(AUTOGROUP, self->autogroup, 1);
 	cg_destroy(self->top);
@@ -312,6 +314,41 @@ TEST_F_TIMEOUT(wake, headroom_own, 180)
 	/* with a hint that makes who finds no room leave, too: see wake.overflow */
 	SERIES("fork_affine", self->a0, self->a1, &self->t.cpus, &where);
 	EXPECT_LE(HALF, where.in_a);
+}
+
+/*
+ * The same, and a side job on all other CPUs, which gives way. Whoever finds no room stays
+ * with its group, unless more than two of it are there for each CPU.
+ */
+TEST_F_TIMEOUT(wake, headroom_crowded, 180)
+{
+	cpu_set_t busy = cpuset_minus(self->a, cpuset_one(self->a0));
+	cpu_set_t others = cpuset_minus(self->t.cpus, self->a);
+	struct where where;
+	char *side;
+
+	REQUIRE_FILE("cpu.headroom");
+	REQUIRE_LLCS(&self->t, 2);
+	if (CPU_COUNT(&self->a) < 4)
+		SKIP(return, "needs four CPUs in an LLC");
+	side = cg_new(self->top, "side");
+	ASSERT_NE(NULL, side);
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "1"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->cg, &busy, 0));
+	ASSERT_EQ(0, hogs_start(&self->more, side, &others, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(HALF, where.in_a);
+	for (size_t i = 0; i < ARRAY_SIZE(self->crowd); i++) {
+		ASSERT_EQ(0, hogs_start(&self->crowd[i], self->cg, &busy, 0));
+		ASSERT_EQ(0, hogs_run(&self->crowd[i]));
+	}
+	SERIES("none", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.allowed - where.in_a);
+	SERIES("wake_affine", self->a0, self->a1, &self->t.cpus, &where);
+	EXPECT_LE(MOST, where.allowed - where.in_a);
+	free(side);
 }
 
 /*
