@@ -148,7 +148,8 @@
  * left would take along what they share, be slower for it, and thus make the next LLC
  * full. Where all looked beyond, on 16 CPUs in four LLCs, p99 of a service was 1.2 times
  * that alone, with whoever was held back at the floor; it is 0.5 times that, with a
- * demand of 30 % met.
+ * demand of 30 % met. But where more than two of them want each CPU of the LLC, they leave: no
+ * load balancer comes for them from CPUs that are busy with what is held back.
  *
  * The words of cpu.hint go by the same: what is held back for a group is not in the way of
  * its hints. When they saw it as what is busy, a service that wake_affine makes faster
@@ -191,6 +192,12 @@
  * at the floor, is for whoever waits, on any core. Until that is used up, nobody has
  * to leave.
  *
+ * As many CPUs as there are come to one pool for that, so they do not lock it: what a queue gives
+ * back is an amount from which the next one takes. What their groups used is set right when
+ * they draw, and what nobody took by the next part is tokens again. With 32 CPUs and a demand
+ * of 20 %, the mean latency of a service was 1.10 times that alone when both took the lock,
+ * and is 1.07 times that.
+ *
  * Who is let go on there has no claim to the time for which it was not: it was given to
  * others of its pool. Otherwise the task that it is to leave CPU idle for would be the one to
  * wait for it, sooner or later.
@@ -207,6 +214,8 @@
  * of the budget before it locks its runqueue, and gives it to its queues without the
  * pool's lock; only for one that it is not enough for, or that is denied, it asks the pool.
  * So no runqueue is locked for as long as it takes until all of them had their turn.
+ * What queues give back and take without it are atomic amounts of the pool and of their group,
+ * of which no other one depends: either may be seen before the other.
  * Lines, and the queues in them, are protected by the rq lock.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
@@ -313,6 +322,7 @@ struct steer_line {
  * @work: the same, from the CPU itself, with its runqueue locked
  * @anyway: whoever wants the core to itself does not matter to those whom @csd lets go on
  * @beside: nor does it to those who were let go on last; under the rq lock
+ * @takes: the last queue that could take what others gave back did; under the rq lock
  * @leave: to interrupt the CPU because what runs there shall leave its core to another one
  * @told: @leave is on its way
  * @changing: what is held back and runs there is about to leave, or the CPU is idle and
@@ -325,6 +335,7 @@ struct steer_waiting {
 	struct irq_work work;
 	bool anyway;
 	bool beside;
+	bool takes;
 	call_single_data_t leave;
 	atomic_t told;
 	bool changing;
@@ -456,6 +467,24 @@ static bool steer_queue_leaves(struct cfs_rq *cfs_rq)
 /* ------------------------------------------------------- drawing runtime */
 
 /*
+ * What queues of a group took and gave back without a lock, which is a use of it as others
+ * are. For the pool it is none: what is taken was given back before.
+ */
+static void steer_headroom_settle(struct steer_headroom *hr, struct steer_account *account)
+{
+	s64 moved;
+
+	lockdep_assert_held(&hr->tg->cfs_bandwidth.lock);
+
+	if (!atomic64_read(&hr->moved))
+		return;
+	moved = atomic64_xchg(&hr->moved, 0);
+	hr->used += moved;
+	if (hr->capped)
+		account->shares.capped_used += moved;
+}
+
+/*
  * The first draw of a group of this weight in a period. It may have had one in the next
  * already, on another CPU, if the account is a purse.
  */
@@ -467,6 +496,7 @@ static void steer_headroom_renew(struct steer_headroom *hr, struct steer_account
 
 	lockdep_assert_held(&hr->tg->cfs_bandwidth.lock);
 
+	steer_headroom_settle(hr, account);
 	if ((s64)periods <= 0)
 		return;
 	cap = steer_headroom_cap(account->whole_level, weight);
@@ -500,7 +530,8 @@ static s64 steer_headroom_room(struct steer_headroom *hr, u64 level, u64 weight)
 
 	if (room == S64_MAX)
 		return room;
-	return room + READ_ONCE(hr->carried) - READ_ONCE(hr->debt) - READ_ONCE(hr->used);
+	return room + READ_ONCE(hr->carried) - READ_ONCE(hr->debt) - READ_ONCE(hr->used) -
+	       atomic64_read(&hr->moved);
 }
 
 /* Did a queue not get on in all of the last period? It may be new here, too. */
@@ -530,6 +561,26 @@ static u64 steer_account_grant(struct steer_account *account, struct steer_headr
 	return due;
 }
 
+/* Is enough for a grant among what queues gave back? Only a guess. */
+static bool steer_pool_has_returns(const struct steer_pool *pool)
+{
+	return atomic64_read(&pool->returned) >= (s64)STEER_GRANT_LEAST;
+}
+
+/* What no other queue took of it is tokens again, as if it had not been given. */
+static void steer_pool_collect(struct steer_pool *pool)
+{
+	s64 returned;
+
+	lockdep_assert_held(&pool->lock);
+
+	if (!atomic64_read(&pool->returned))
+		return;
+	returned = atomic64_xchg(&pool->returned, 0);
+	pool->account.tokens += returned;
+	pool->account.shares.used -= returned;
+}
+
 /*
  * What a queue gets; REQUIRES: pool->lock. Of a debt that is forgiven no more is
  * counted than a queue could have used by right: when it was made, the idle clock
@@ -545,6 +596,8 @@ static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 
 	lockdep_assert_held(&pool->lock);
 
+	if (account->tokens < least)
+		steer_pool_collect(pool);
 	grant = steer_account_grant(account, hr, due, least);
 	if (grant)
 		return grant;
@@ -586,7 +639,7 @@ static void steer_queue_served(struct cfs_rq *cfs_rq, u64 grant, u64 epoch)
 /* Has a pool anything to give but from its floor? Only a guess without the lock. */
 static bool steer_pool_gives(const struct steer_pool *pool)
 {
-	return !READ_ONCE(pool->account.binding) ||
+	return steer_pool_has_returns(pool) || !READ_ONCE(pool->account.binding) ||
 	       READ_ONCE(pool->account.tokens) >= (s64)STEER_GRANT_LEAST;
 }
 
@@ -597,6 +650,8 @@ static void steer_purse_fill(struct steer_purse *purse, struct steer_pool *pool)
 
 	lockdep_assert_held(&pool->lock);
 
+	if (pool->account.tokens < (s64)STEER_GRANT_LEAST)
+		steer_pool_collect(pool);
 	*account = pool->account;
 	account->shares = (struct steer_shares){ };
 	account->tokens = clamp(pool->account.tokens, 0LL, (s64)STEER_PURSE);
@@ -1005,12 +1060,49 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
 	return cfs_rq->runtime_remaining > 0 ? (s64)grant : -1;
 }
 
+/*
+ * A slice of what queues gave back, without a lock: what it lets a queue go on with, or -1 if
+ * that is not enough, or not due to its group, which may not be known yet in this period.
+ */
+static s64 steer_queue_take(struct cfs_rq *cfs_rq, struct steer_pool *pool)
+{
+	s64 want = (cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
+	s64 least = min(want, (s64)STEER_GRANT_LEAST - cfs_rq->runtime_remaining);
+	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
+	s64 returned = atomic64_read(&pool->returned), got;
+	u64 epoch = READ_ONCE(pool->account.epoch);
+
+	lockdep_assert_rq_held(rq_of(cfs_rq));
+
+	if (!READ_ONCE(pool->account.binding) || READ_ONCE(hr->epoch) != epoch ||
+	    READ_ONCE(cfs_rq->tg->cfs_bandwidth.quota) != RUNTIME_INF ||
+	    steer_headroom_room(hr, READ_ONCE(pool->account.level),
+				steer_headroom_weight(hr->tg)) < want)
+		return -1;
+	do {
+		got = min(returned, want);
+		if (got < least)
+			return -1;
+	} while (!atomic64_try_cmpxchg(&pool->returned, &returned, returned - got));
+	atomic64_add(got, &hr->moved);
+	steer_queue_served(cfs_rq, got, epoch);
+	cfs_rq->runtime_remaining += got;
+	return got;
+}
+
 /* Ask for a slice for a queue that waits. Returns what it got, or -1 if nothing. */
 static s64 steer_resume(struct cfs_rq *cfs_rq, struct steer_purse *purse)
 {
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
+	struct steer_pool *pool = cfs_rq->steer.pool;
 	s64 got;
 
+	if (steer_pool_has_returns(pool)) {
+		got = steer_queue_take(cfs_rq, pool);
+		this_cpu_write(steer_waiting.takes, got >= 0);
+		if (got >= 0)
+			return got;
+	}
 	raw_spin_lock(&cfs_b->lock);
 	got = steer_resume_locked(cfs_rq, cfs_b, purse);
 	raw_spin_unlock(&cfs_b->lock);
@@ -1022,6 +1114,7 @@ static bool steer_pool_empty(struct steer_pool *pool, const struct steer_purse *
 {
 	s64 tokens = purse->pool == pool ? purse->account.tokens : 0;
 
+	tokens += atomic64_read(&pool->returned);
 	return READ_ONCE(pool->account.binding) && READ_ONCE(pool->floor) <= 0 &&
 	       max(READ_ONCE(pool->account.tokens), tokens) < (s64)STEER_GRANT_LEAST;
 }
@@ -1103,6 +1196,7 @@ static void steer_resume_line(struct steer_line *line, struct steer_visit *visit
 		cfs_rq = list_first_entry(&line->queues, struct cfs_rq, steer.waiting);
 		grant = steer_resume_one(cfs_rq, pool, visit);
 		if (grant >= 0) {
+			cfs_rq->steer.resumed = cfs_rq->runtime_remaining;
 			steer_forget_lag(cfs_rq);
 			unthrottle_cfs_rq(cfs_rq);
 			visit->resumed++;
@@ -1163,7 +1257,8 @@ static void steer_kicked(void *info)
 		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
 		if (!line)
 			break;
-		steer_purse_open(&visit.purse, line->pool);
+		if (!waiting->takes || !steer_pool_has_returns(line->pool))
+			steer_purse_open(&visit.purse, line->pool);
 		rq_lock(rq, &rf);
 		waiting->beside = visit.anyway;
 		update_rq_clock(rq);
@@ -1201,25 +1296,32 @@ static void steer_kick_self(struct irq_work *work)
 
 /*
  * What a queue has left goes back, so that it has to ask before it goes on. If that is about
- * all that it was let go on with, it did not get on.
+ * all that it was let go on with, it did not get on. The next queue of the pool that is let
+ * go on takes it, mostly within a slice of the task that has the core, and neither needs a
+ * lock for that, unless cpu.max is to have it back as well.
  */
 static void steer_queue_return(struct cfs_rq *cfs_rq)
 {
+	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
-	s64 left;
+	s64 left = cfs_rq->runtime_remaining;
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 
-	raw_spin_lock(&cfs_b->lock);
-	left = cfs_rq->runtime_remaining;
-	if (left > 0) {
-		if (left > (s64)(STEER_PART - STEER_GRANT_LEAST))
-			cfs_rq->steer.epoch = cfs_rq->steer.before;
-		__steer_headroom_charge(cfs_rq, -left);
-		if (cfs_b->quota != RUNTIME_INF)
-			cfs_b->runtime += left;
-		cfs_rq->runtime_remaining = 0;
+	if (left <= 0 || !pool)
+		return;
+	if (left > cfs_rq->steer.resumed - (s64)STEER_GRANT_LEAST)
+		cfs_rq->steer.epoch = cfs_rq->steer.before;
+	cfs_rq->runtime_remaining = 0;
+	if (READ_ONCE(cfs_b->quota) == RUNTIME_INF) {
+		atomic64_sub(left, &cfs_rq->tg->steer.headroom->moved);
+		atomic64_add(left, &pool->returned);
+		return;
 	}
+	raw_spin_lock(&cfs_b->lock);
+	__steer_headroom_charge(cfs_rq, -left);
+	if (cfs_b->quota != RUNTIME_INF)
+		cfs_b->runtime += left;
 	raw_spin_unlock(&cfs_b->lock);
 }
 
@@ -1712,6 +1814,7 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		halved = steer_pool_check(pool, now);
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
+	steer_pool_collect(pool);
 	if (update) {
 		active = steer_pool_update(pool, &view, &event);
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
@@ -1972,6 +2075,7 @@ void steer_pool_join(struct task_group *tg, struct steer_pool *pool)
 
 	scoped_guard(raw_spinlock_irq, &cfs_b->lock) {
 		hr->epoch = 0;
+		atomic64_set(&hr->moved, 0);
 		WRITE_ONCE(hr->pool, pool);
 	}
 	/* Nothing changes on CPUs of neither; those that are off see to it when they come. */

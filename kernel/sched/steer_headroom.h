@@ -36,6 +36,8 @@ struct seq_file;
  * @debt: what it had beyond its cap before, see steer_headroom_debt()
  * @capped: it reached its cap
  * @denied: it was denied runtime, for whatever reason
+ * @moved: runtime that its queues took of what others gave back, less what they gave back,
+ *	since it was counted in @used last
  * @periods: periods in which it ran while a demand was in force
  * @capped_periods: those of them in which it was denied runtime
  * @capped_ns: time its queues were held back, over all CPUs
@@ -57,6 +59,8 @@ struct steer_headroom {
 	bool			denied;
 	u64			periods;
 	u64			capped_periods;
+
+	atomic64_t		moved ____cacheline_aligned_in_smp;
 
 	atomic64_t		capped_ns ____cacheline_aligned_in_smp;
 	atomic64_t		preempted;
@@ -131,6 +135,7 @@ struct steer_purse {
  * @timer_cpu: where it was started; under steer_headroom_mutex
  * @ran_on: where it ran last
  * @waiting: CPUs with queues that this pool holds back
+ * @returned: runtime that queues gave back, until one takes it or it is tokens again
  * @lines: those queues, on each CPU; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
  * @next_core: the same for whole cores; timer only
@@ -173,6 +178,7 @@ struct steer_pool {
 
 	/* Written by all CPUs. */
 	cpumask_var_t		waiting ____cacheline_aligned_in_smp;
+	atomic64_t		returned ____cacheline_aligned_in_smp;
 
 	struct hrtimer		timer ____cacheline_aligned_in_smp;
 	int			timer_cpu;

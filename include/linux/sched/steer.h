@@ -125,6 +125,7 @@ struct steer_group {
  * @waiting: among others of the CPU that do, while @pool is set
  * @epoch: the pool's period in which it last got enough to run
  * @before: the one in which it did before that
+ * @resumed: runtime that it was let go on with last; under the rq lock
  */
 struct steer_queue {
 #ifdef CONFIG_CGROUP_STEER
@@ -132,6 +133,7 @@ struct steer_queue {
 	struct list_head	waiting;
 	u64			epoch;
 	u64			before;
+	s64			resumed;
 #endif
 };
 
