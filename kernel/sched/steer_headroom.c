@@ -214,8 +214,8 @@
  * of the budget before it locks its runqueue, and gives it to its queues without the
  * pool's lock; only for one that it is not enough for, or that is denied, it asks the pool.
  * So no runqueue is locked for as long as it takes until all of them had their turn.
- * What queues give back and take without it are atomic amounts of the pool and of their group,
- * of which no other one depends: either may be seen before the other.
+ * What queues give back and take without it are two atomic amounts, of the pool and of their
+ * group; whoever reads them may see one before the other, and is off by a slice at most.
  * Lines, and the queues in them, are protected by the rq lock.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
