@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
+import math
 import re
 import shlex
 import sys
@@ -425,11 +426,18 @@ class Selection:
         return self.samples or suite.samples[QUICK if self.short else self.form]
 
 
+def step_of(sample: int, count: int) -> int:
+    """With which step a sample goes through so many configurations: with it, all have their turn."""
+    steps = [step for step in range(1, count) if math.gcd(step, count) == 1]
+    return steps[sample % len(steps)] if steps else 1
+
+
 def plan(suite: Suite, selection: Selection) -> list[Chunk]:
     """All cases, in the order in which to run them.
 
-    All first samples come before all second ones, and within a block the configurations are rotated by sample and by
-    block, so that neither a drift nor what the run before left behind always meets the same configuration.
+    All first samples come before all second ones. Within a block the configurations are rotated by sample and by block,
+    and each sample goes through them in other steps, so that neither a drift nor what the run before left behind always
+    meets the same configuration.
     """
     benches = [suite.bench(name) for name in selection.benches] or list(suite.benches)
     selection.check_loads(benches)
@@ -446,8 +454,9 @@ def plan(suite: Suite, selection: Selection) -> list[Chunk]:
                     if cases and seconds + cost > CHUNK_SECONDS:
                         chunks.append(Chunk(layout, tuple(cases), seconds))
                         cases, seconds = [], 0.0
+                    step = step_of(sample, len(configurations))
                     for index in range(len(configurations)):
-                        configuration = configurations[(index + turn) % len(configurations)]
+                        configuration = configurations[(index * step + turn) % len(configurations)]
                         cases.append(Case(number, bench.name, layout.name, configuration.name, load, sample))
                         number += 1
                     seconds += cost

@@ -82,6 +82,18 @@ class Plans(unittest.TestCase):
         for chunk in suite.plan(SMALL, Selection(FULL, topologies=("zen",), benches=("tbench",))):
             firsts.add(chunk.cases[0].config)
         self.assertEqual(len(firsts), 3)
+        before: dict[str, set[str]] = {}
+        for chunk in suite.plan(SMALL, Selection(FULL, topologies=("zen",), benches=("tbench",))):
+            for behind, case in zip(chunk.cases, chunk.cases[1:]):
+                before.setdefault(case.config, set()).add(behind.config)
+        self.assertGreater(min(map(len, before.values())), 1)
+
+    def test_steps(self) -> None:
+        for count in range(1, 14):
+            for sample in range(20):
+                step = suite.step_of(sample, count)
+                self.assertEqual({index * step % count for index in range(count)}, set(range(count)))
+        self.assertEqual([suite.step_of(sample, 7) for sample in range(7)], [1, 2, 3, 4, 5, 6, 1])
 
     def test_blocks_stay_in_one_chunk(self) -> None:
         with mock.patch.object(suite, "CHUNK_SECONDS", 3.0):
