@@ -466,22 +466,25 @@ static bool steer_queue_leaves(struct cfs_rq *cfs_rq)
 
 /* ------------------------------------------------------- drawing runtime */
 
+/* A group used that much, in the period of the account that it is counted in. */
+static void steer_headroom_use(struct steer_headroom *hr, struct steer_account *account,
+			       s64 amount)
+{
+	hr->used += amount;
+	if (hr->capped && hr->epoch == account->epoch)
+		account->shares.capped_used += amount;
+}
+
 /*
  * What queues of a group took and gave back without a lock, which is a use of it as others
  * are. For the pool it is none: what is taken was given back before.
  */
 static void steer_headroom_settle(struct steer_headroom *hr, struct steer_account *account)
 {
-	s64 moved;
-
 	lockdep_assert_held(&hr->tg->cfs_bandwidth.lock);
 
-	if (!atomic64_read(&hr->moved))
-		return;
-	moved = atomic64_xchg(&hr->moved, 0);
-	hr->used += moved;
-	if (hr->capped)
-		account->shares.capped_used += moved;
+	if (atomic64_read(&hr->moved))
+		steer_headroom_use(hr, account, atomic64_xchg(&hr->moved, 0));
 }
 
 /*
@@ -516,10 +519,8 @@ static void steer_headroom_renew(struct steer_headroom *hr, struct steer_account
 static void steer_headroom_give(struct steer_headroom *hr, struct steer_account *account,
 				s64 amount)
 {
-	hr->used += amount;
+	steer_headroom_use(hr, account, amount);
 	account->shares.used += amount;
-	if (hr->capped)
-		account->shares.capped_used += amount;
 	account->tokens -= amount;
 }
 
@@ -1034,12 +1035,17 @@ static void steer_wait_for_quota(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cf
 	start_cfs_bandwidth(cfs_b);
 }
 
+/* With how much a queue that waits would go on until the next part; if it is empty, just go on */
+static s64 steer_queue_wish(struct cfs_rq *cfs_rq)
+{
+	return (s64)(cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
+}
+
 /* As below; REQUIRES: cfs_b->lock */
 static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b,
 			       struct steer_purse *purse)
 {
-	u64 want = (cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
-	u64 grant;
+	u64 want = steer_queue_wish(cfs_rq), grant;
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 
@@ -1066,7 +1072,7 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
  */
 static s64 steer_queue_take(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 {
-	s64 want = (cfs_rq->h_nr_queued ? STEER_PART : 1) - cfs_rq->runtime_remaining;
+	s64 want = steer_queue_wish(cfs_rq);
 	s64 least = min(want, (s64)STEER_GRANT_LEAST - cfs_rq->runtime_remaining);
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
 	s64 returned = atomic64_read(&pool->returned), got;
