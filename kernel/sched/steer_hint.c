@@ -555,16 +555,14 @@ static int steer_look_beyond(struct task_struct *p, int target, int prev_cpu, u3
  * struct steer_llc_load - a CPU's view of one LLC
  * @stamp: when it was taken, by the CPU's scheduler clock [ns]
  * @llc: id of the LLC, plus one
- * @overloaded: had it more runnable tasks than CPUs, of those who do not give way?
- * @overfull: more than two for each CPU?
+ * @room: CPUs, less runnable tasks that do not give way
  * @group: for tasks of this group with a headroom, or NULL; only to be compared
  * @allowed: for tasks that may use these CPUs
  */
 struct steer_llc_load {
 	u64			stamp;
 	int			llc;
-	bool			overloaded;
-	bool			overfull;
+	int			room;
 	const struct task_group	*group;
 	struct cpumask		allowed;
 };
@@ -586,14 +584,14 @@ static bool steer_masks_agree(const struct cpumask *span, const struct cpumask *
 }
 
 /*
- * Has the LLC more runnable tasks than CPUs, among those that @p may use? Tasks
+ * How many CPUs of the LLC that @p may use are left if each runnable task has one? Tasks
  * of all classes count, but for SCHED_IDLE ones and those held back for @p, which
  * give way. Reading the runqueues of an LLC for every task that a balance pass looks
  * at would be too much with a remote rq lock held; tasks of one group mostly have
  * one mask. But what was so a jiffy ago need not be so: with 128 workers on 32 CPUs, a
  * jiffy is three times what the worst hundredth of them wait.
  */
-static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
+static int steer_llc_room(struct task_struct *p, int in_llc)
 {
 	struct task_group *group = steer_headroom_group(p);
 	struct steer_llc_load *load = &(*this_cpu_ptr(&steer_llc_load))[!!group];
@@ -606,7 +604,7 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 	if (load->llc == llc && load->group == group &&
 	    now - load->stamp < fresh &&
 	    steer_masks_agree(span, &load->allowed, p->cpus_ptr))
-		return load->overloaded;
+		return load->room;
 
 	for_each_cpu_and(cpu, span, p->cpus_ptr)
 		room += 1 - (group ? steer_headroom_wanting(group, cpu) :
@@ -615,17 +613,23 @@ static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
 	load->stamp = now;
 	load->llc = llc;
 	load->group = group;
-	load->overloaded = room < 0;
-	load->overfull = room < -(int)cpumask_weight_and(span, p->cpus_ptr);
+	load->room = room;
 	cpumask_copy(&load->allowed, p->cpus_ptr);
-	return load->overloaded;
+	return room;
 }
 
-/* Likewise, more than two for each CPU? */
+/* Has the LLC more runnable tasks than CPUs? */
+static bool steer_llc_overloaded(struct task_struct *p, int in_llc)
+{
+	return steer_llc_room(p, in_llc) < 0;
+}
+
+/* More than two for each of them? */
 static bool steer_llc_overfull(struct task_struct *p, int in_llc)
 {
-	return steer_llc_overloaded(p, in_llc) &&
-	       (*this_cpu_ptr(&steer_llc_load))[!!steer_headroom_group(p)].overfull;
+	int cpus = cpumask_weight_and(steer_llc(in_llc), p->cpus_ptr);
+
+	return steer_llc_room(p, in_llc) < -cpus;
 }
 
 /*
