@@ -92,6 +92,12 @@ FIXTURE_TEARDOWN(wake)
 	cg_destroy(self->top);
 }
 
+/* With fewer, the tests' tasks have no CPUs of the first LLC to themselves. */
+#define REQUIRE_FOUR_IN_LLC() do {				\
+	if (CPU_COUNT(&self->a) < 4)				\
+		SKIP(return, "needs four CPUs in an LLC");	\
+} while (0)
+
 /* Where the wakeups of one series ended */
 struct where {
 	int in_a;		/* in the first LLC */
@@ -240,8 +246,7 @@ TEST_F_TIMEOUT(wake, affine_crowded, 120)
 	cpu_set_t busy, last;
 
 	REQUIRE_LLCS(&self->t, 2);
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	last = cpuset_one(cpuset_nth(&self->a, CPU_COUNT(&self->a) - 1));
 	busy = cpuset_minus(self->a, cpuset_one(self->a0));
 	busy = cpuset_minus(busy, last);
@@ -304,8 +309,7 @@ TEST_F_TIMEOUT(wake, headroom_own, 180)
 
 	REQUIRE_FILE("cpu.headroom");
 	REQUIRE_LLCS(&self->t, 2);
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->cg, &busy, HOG_NICE));
 	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
@@ -329,8 +333,7 @@ TEST_F_TIMEOUT(wake, headroom_crowded, 180)
 
 	REQUIRE_FILE("cpu.headroom");
 	REQUIRE_LLCS(&self->t, 2);
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	side = cg_new(self->top, "side");
 	ASSERT_NE(NULL, side);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "1"));
@@ -364,8 +367,7 @@ TEST_F_TIMEOUT(wake, headroom_again, 180)
 	char *side;
 
 	REQUIRE_FILE("cpu.headroom");
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	side = cg_new(self->top, "side");
 	ASSERT_NE(NULL, side);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
@@ -436,8 +438,7 @@ TEST_F_TIMEOUT(wake, headroom_another, 180)
 
 	REQUIRE_FILE("cpu.headroom");
 	REQUIRE_LLCS(&self->t, 2);
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	full = cg_new(self->top, "full");
 	ASSERT_NE(NULL, full);
 	ASSERT_EQ(0, cg_write(full, "cpu.headroom", "10"));
@@ -478,8 +479,7 @@ TEST_F_TIMEOUT(wake, headroom_wide, 180)
 
 	REQUIRE_FILE("cpu.headroom");
 	REQUIRE_LLCS(&self->t, 2);
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	side = cg_new(self->top, "side");
 	ASSERT_NE(NULL, side);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", "10"));
@@ -542,8 +542,7 @@ TEST_F_TIMEOUT(wake, headroom_threads, 180)
 	int put[2];
 
 	REQUIRE_FILE("cpu.headroom");
-	if (CPU_COUNT(&self->a) < 4)
-		SKIP(return, "needs four CPUs in an LLC");
+	REQUIRE_FOUR_IN_LLC();
 	side = cg_new(self->top, "side");
 	ASSERT_NE(NULL, side);
 	ASSERT_EQ(0, hogs_start(&self->hogs, side, &one, 0));
