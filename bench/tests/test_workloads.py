@@ -392,6 +392,19 @@ class Serve(Workload):
             self.assertGreater(values["p50"], 0)
             self.assertTrue(values["p50"] / 2 < values["mean"] < values["max"], values)
 
+    def test_what_service_begins_says_of_it(self) -> None:
+        """The figures that bench/service-begins.sh takes from a record are those of the record."""
+        record = self.run_program("--capacity", "2000", *self.SMALL, "--load", "40:0.3", "--warmup", "0", "--json").stdout
+        script = (WORKLOADS.parent / "service-begins.sh").read_text(encoding="utf-8")
+        pipe = re.search(r"\|\s*(tr -d .*?\|\s*sed '.*?')", script, re.DOTALL)
+        assert pipe, "the script has no tr and sed any more"
+        said = subprocess.run(["sh", "-c", pipe[1]], input=record, capture_output=True, text=True, check=True).stdout
+        values = json.loads(record)
+        latency = values["latency_us"]
+        numbers = [float(number) for number in re.findall(r"[0-9.]+", said.replace("p99 ", ""))]
+        self.assertRegex(said, r"^mean [0-9.]+, p99 [0-9.]+; in time [0-9.,]+\n?$")
+        self.assertEqual(numbers, [latency["mean"], latency["p99"], *values["p99_us"]])
+
     def test_arrivals_are_as_many_as_asked_for(self) -> None:
         """20 % of 20,000 for a second, each time the same; of 4000, the deviation is 63."""
         requests = [self.serve("--load", "20:1", "--units", "1", capacity=20000)["latency_us"]["requests"]
