@@ -517,7 +517,66 @@ class Userloop(Workload):
     name = "userloop"
 
     def test_rule(self) -> None:
-        """It writes what its rule says, from a group of plain files and this machine's idle time."""
+        """What the side job used and what was idle, less the headroom: by the last interval or the whole window,
+        whichever is less; between the floor and all."""
+        source = Path(self.directory.name) / "shares.c"
+        source.write_text("""
+#define main userloop_main
+#include "userloop.c"
+#undef main
+/* Of 4 CPUs: the looks' times, side and idle, the oldest first */
+int main(void)
+{
+	struct look looks[3];
+	double values[9];
+
+	params.floor = 5;
+	while (scanf("%lf", &params.headroom) == 1) {
+		for (int i = 0; i < 9; i++)
+			if (scanf("%lf", &values[i]) != 1)
+				return 1;
+		for (int i = 0; i < 3; i++)
+			looks[i] = (struct look){ values[3 * i], values[3 * i + 1], values[3 * i + 2] };
+		printf("%.4f ", share(&looks[2], &looks[1], &looks[0], 4));
+	}
+	return 0;
+}
+""", encoding="utf-8")
+        cases = {"20 0 0 0 5 6 10 10 12 20": 0.6,        # 30 % and 50 %, less 20
+                 "0 0 0 0 5 6 10 10 12 20": 0.8,
+                 "30 0 0 0 5 6 10 10 12 20": 0.5,
+                 "20 0 0 0 5 6 10 10 16 20": 0.7,        # 50 % in the last interval, 40 in the window
+                 "20 0 0 0 5 6 10 10 12 12": 0.2,        # 10 % idle in the last interval
+                 "90 0 0 0 5 6 10 10 12 20": 0.05,
+                 "0 0 0 0 5 16 10 10 32 20": 1.0}
+        program = self.build("shares", str(source))
+        found = subprocess.run([program], input="\n".join(cases), capture_output=True, text=True, check=True).stdout
+        self.assertEqual([float(value) for value in found.split()], list(cases.values()))
+
+    def test_idle_is_what_waits_for_io_too(self) -> None:
+        """As observe and cpu.headroom.stat count it; else it would hold back more than it says beside a disk."""
+        source = (WORKLOADS / "userloop.c").read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as directory:
+            stat = Path(directory) / "stat"
+            stat.write_text("cpu  1 2 3 400 50 6 0 0 0 0\n", encoding="utf-8")
+            (Path(directory) / "cpu.stat").write_text("usage_usec 7000000\n", encoding="utf-8")
+            looking = Path(directory) / "looking.c"
+            looking.write_text(source.replace("/proc/stat", str(stat)).replace("int main(", "int userloop_main(") + f"""
+int main(void)
+{{
+	struct look now;
+
+	params.group = "{directory}";
+	now = look();
+	printf("%.2f %.2f", now.side, now.idle * sysconf(_SC_CLK_TCK));
+	return 0;
+}}
+""", encoding="utf-8")
+            program = self.build("looking", str(looking))
+            self.assertEqual(self.run_program(program=program).stdout, "7.00 450.00")
+
+    def test_limits(self) -> None:
+        """It writes the least and the most, to a group of plain files, of this machine's idle time."""
         with tempfile.TemporaryDirectory() as directory:
             group = Path(directory)
             (group / "cpu.stat").write_text("usage_usec 1000\n", encoding="utf-8")

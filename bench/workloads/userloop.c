@@ -83,7 +83,7 @@ static void read_all(const char *path, char *text, size_t size)
 static struct look look(void)
 {
 	struct look now = { .time = now_ns() / 1e9 };
-	unsigned long long usage, idle;
+	unsigned long long usage, idle, iowait;
 	char path[4096], text[4096], *at;
 
 	snprintf(path, sizeof(path), "%s/cpu.stat", params.group);
@@ -92,10 +92,10 @@ static struct look look(void)
 	if (!at || sscanf(at, "usage_usec %llu", &usage) != 1)
 		die(&program, EXIT_FAILED, "%s has no usage_usec", path);
 	read_all("/proc/stat", text, sizeof(text));
-	if (sscanf(text, "cpu %*u %*u %*u %llu", &idle) != 1)
+	if (sscanf(text, "cpu %*u %*u %*u %llu %llu", &idle, &iowait) != 2)
 		die(&program, EXIT_FAILED, "/proc/stat has no line of all CPUs");
 	now.side = usage / 1e6;
-	now.idle = idle / (double)sysconf(_SC_CLK_TCK);
+	now.idle = (idle + iowait) / (double)sysconf(_SC_CLK_TCK);
 	return now;
 }
 
