@@ -63,6 +63,10 @@ class CoreSharing(unittest.TestCase):
                          ["core-sharing: headroom 30, hint inherit passed",
                           "core-sharing: headroom 30, hint fork_spread wake_affine failed"])
 
+    def test_a_side_job_that_did_not_run(self) -> None:
+        self.assertEqual(self.judged("headroom 30, hint inherit 5.2", "headroom 30, hint wake_affine 0.0")[-1],
+                         "core-sharing: headroom 30, hint wake_affine failed")
+
     def test_not_all_measured(self) -> None:
         self.assertEqual(self.judged("headroom 30, hint inherit 5.2")[-1], "core-sharing failed")
         self.assertEqual(self.judged(), ["core-sharing failed"])
