@@ -96,6 +96,9 @@ CONFIGURATIONS = (
     *(ours(percent, "+hint", MAIN_HINT, idle) for idle in (False, True) for percent in (20, 30)),
     ours(30, "+wide", MAIN_WIDE),
 )
+# What can be said beside a load that is not told in percent of the machine
+NOT_OF_A_PERCENT = tuple(configuration.name for configuration in CONFIGURATIONS
+                         if not configuration.name.startswith("max_"))
 DEMANDS = tuple(configuration.name for configuration in CONFIGURATIONS if "demand" in configuration.variables)
 
 # Main work and observer are started first and begin together, so that the side job does not hold up their start; what
@@ -161,21 +164,24 @@ finish
 
 TIMERS = SCENE + """warm=${warm:-0.5}
 begin=$(($(observe --now) + 500))
-loops=$(awk "BEGIN { print int(({work} + $warm) / 0.005) }")
 watch $(awk "BEGIN { print {work} + $warm }")
-serving sh -c "sleep 0.4; exec cyclictest --quiet --policy=other --threads={load} --interval=5000 --distance=0 \
---loops=$loops --histogram=20000"
+timers="cyclictest --quiet --policy=other --threads={load} --interval=5000 --distance=0 --histogram=20000"
+# It has no warm-up of its own: one run for that, of which nothing is kept.
+serving sh -c "sleep 0.4; $timers --loops=$(awk "BEGIN { print int($warm / 0.005) }") > /dev/null
+exec $timers --loops=$(awk "BEGIN { print int({work} / 0.005) }")"
 beside sidejob --kind compute
 finish
 """
 
+# It begins at once, half a second before the observer does, and has that as a part of its warm-up.
 # In the lab completions are the timer's, after the time that a fast disk takes; see disk_ns in bench/lab/costs.toml.
 DISK = SCENE + """warm=${warm:-0.5}
 begin=$(($(observe --now) + 500))
 watch $(awk "BEGIN { print {work} + $warm }")
 serving fio --name=main --filename=/dev/nullb0 --rw=randread --bs=4k --ioengine=psync --direct=1 \
---thread --numjobs={load} --rate_iops=100 --rate_process=poisson --randrepeat=1 --time_based --ramp_time=0 \
---runtime=$(awk "BEGIN { print int(({work} + $warm) * 1000) }")ms --group_reporting --output-format=json \
+--thread --numjobs={load} --rate_iops=100 --rate_process=poisson --randrepeat=1 --time_based \
+--ramp_time=$(awk "BEGIN { print int((0.5 + $warm) * 1000) }")ms \
+--runtime=$(awk "BEGIN { print int({work} * 1000) }")ms --group_reporting --output-format=json \
 --percentile_list=50:99:99.9
 beside sidejob --kind compute
 finish
@@ -269,27 +275,29 @@ SHARE = Bench(
                     compared=False, optional=True),
              *LATENCIES, *MACHINE),
     work={FULL: {40: 6}, QUICK: {40: 2}, HOST: {40: 30}}, effort=effort(0.85), limit=600, groups=shares,
+    counted=True, derive=per_cycle,
     configurations=("alone", "weight", "headroom20", "headroom30"), quick_configurations=("weight", "headroom30"))
 
 STEP_BENCH = Bench(
     name="step", title=f"a step of the load from {LOW} % and back", load="load", command=STEP,
     programs=("serve", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_step,
     metrics=(*STEPS, *MACHINE), work={FULL: {HIGH: 2}, QUICK: {HIGH: 1}, HOST: {HIGH: 10}}, effort=effort(2.2),
-    limit=900, groups=sides, series=parsers.headroom_series,
+    limit=900, groups=sides, counted=True, derive=per_cycle, series=parsers.headroom_series,
     quick_configurations=("weight", "idle", "max_right", "headroom20", "headroom30"))
 
 CYCLICTEST = Bench(
     name="cyclictest", title="timers of ordinary tasks beside a cpu load", load="threads", command=TIMERS,
     programs=("cyclictest", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_timers,
-    metrics=(*LATENCIES, *MACHINE[:4]), work={FULL: {4: 2, 16: 2}, QUICK: {4: 0.5}, HOST: {4: 30, 16: 30}},
-    effort=effort(0.7), limit=600, groups=sides, quick_configurations=("weight", "idle", "headroom20"))
+    metrics=(*LATENCIES, *MACHINE), work={FULL: {4: 2, 16: 2}, QUICK: {4: 0.5}, HOST: {4: 30, 16: 30}},
+    effort=effort(0.7), limit=600, groups=sides, counted=True, derive=per_cycle, configurations=NOT_OF_A_PERCENT,
+    quick_configurations=("weight", "idle", "headroom20"))
 
 FIO = Bench(
     name="fio", title="reads of a null device beside a cpu load", load="jobs", command=DISK,
     programs=("fio", "observe", "join", "userloop", "sidejob"), parse=parsers.headroom_disk,
-    metrics=(*LATENCIES, Metric("iops", "1/s", HIGHER, "reads per second"), *MACHINE[:4]),
+    metrics=(*LATENCIES, Metric("iops", "1/s", HIGHER, "reads per second"), *MACHINE),
     work={FULL: {4: 2, 16: 2}, QUICK: {4: 0.5}, HOST: {4: 30, 16: 30}}, effort=effort(0.9), limit=600, groups=sides,
-    quick_configurations=("weight", "idle", "headroom20"))
+    counted=True, derive=per_cycle, configurations=NOT_OF_A_PERCENT, quick_configurations=("weight", "idle", "headroom20"))
 
 
 Judge = Callable[[View, Mapping[str, Any]], Verdict]

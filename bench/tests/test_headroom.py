@@ -2,7 +2,11 @@
 """Suite headroom: its parsers, whether it covers what it should, and how its figures judge."""
 
 import json
+import os
+import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 from typing import Any
 
 import context
@@ -62,6 +66,16 @@ class Parsers(unittest.TestCase):
         for side, jobs in ((0.0, 1), (30.0, 0), (30.0, 4)):
             with self.assertRaisesRegex(Unreadable, "of . side jobs did something"):
                 parsers.headroom_requests(output(served(), observed([60.0] * STEPS, [side] * STEPS), jobs=jobs))
+
+    def test_a_side_job_that_died(self) -> None:
+        """After half of the time, while the warm-up and some of what is measured had it."""
+        with self.assertRaisesRegex(Unreadable, "0 of 1 side jobs did something in the last 0.5 s"):
+            parsers.headroom_requests(output(served(), observed([60.0] * STEPS, [30.0] * 10 + [0.0] * 10)))
+
+    def test_a_side_job_between_two_bursts(self) -> None:
+        """One that does nothing for 400 ms has not died."""
+        values = parsers.headroom_requests(output(served(), observed([60.0] * STEPS, [30.0] * 12 + [0.0] * 8)))
+        self.assertEqual(values["side_least"], 0.0)
 
     def test_a_starved_period_shows(self) -> None:
         side = [30.0] * STEPS
@@ -204,6 +218,33 @@ class Contents(unittest.TestCase):
                     for program in bench.programs:
                         if program not in ("userloop",):
                             self.assertRegex(command, rf"\b{program}\b")
+
+    def test_only_what_comes_after_the_warm_up_is_measured(self) -> None:
+        """Else most latencies beside the loop in user space, which looks after 5 s, are from before its first limit."""
+        program = "#!/bin/sh\necho ${0##*/} $@ >> $LOG\n"
+        for name, expected in (("cyclictest", ["--loops=1200", "--loops=400"]),
+                               ("fio", ["--ramp_time=6500ms --runtime=2000ms"])):
+            command = HEADROOM.bench(name).shell(4, FULL).partition("beside sidejob")[0]
+            with tempfile.TemporaryDirectory() as directory:
+                log = Path(directory) / "log"
+                for fake_program in (name, "observe", "sleep"):
+                    (Path(directory) / fake_program).write_text(program, encoding="utf-8")
+                    (Path(directory) / fake_program).chmod(0o755)
+                (Path(directory) / "join").write_text("#!/bin/sh\nshift\nexec \"$@\"\n", encoding="utf-8")
+                (Path(directory) / "join").chmod(0o755)
+                subprocess.run(["sh", "-c", f"warm=6; group={directory}; {command}wait $main; rm -r $out"], check=True,
+                               env={"PATH": f"{directory}:{os.environ['PATH']}", "LOG": str(log)})
+                ran = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith(name)]
+            self.assertEqual(len(ran), len(expected), ran)
+            for line, part in zip(ran, expected):
+                self.assertIn(part, line)
+
+    def test_a_limit_is_of_a_load_in_percent(self) -> None:
+        """Four threads are no 4 % of the machine."""
+        for bench in HEADROOM.benches:
+            cases = suite.plan(HEADROOM, Selection(benches=(bench.name,)))[0].cases
+            self.assertEqual(any(case.config.startswith("max_") for case in cases),
+                             bench.load == "load" and bench.name != "share", bench.name)
 
     def test_capacity_is_no_matter_of_the_first_case(self) -> None:
         """In a group it would be that of its cpuset, and each boot, which begins with another case, had another."""
