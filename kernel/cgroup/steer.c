@@ -57,8 +57,8 @@
  *
  * Memory
  * ------
- * Counters take 21 * 8 bytes per CPU, about a tenth of what the runqueues of a
- * task group take: 1.7 MB for 10,000 groups on each CPU. They are allocated when
+ * Counters take 23 * 8 bytes per CPU, about a tenth of what the runqueues of a
+ * task group take: 1.8 MB for 10,000 groups on each CPU. They are allocated when
  * a group first gets effective words, and kept until it is freed, so that
  * toggling is cheap and cpu.stat never goes backwards.
  */
