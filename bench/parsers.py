@@ -290,13 +290,14 @@ def headroom_timers(output: str) -> Values:
 
 def headroom_disk(output: str) -> Values:
     """fio's JSON: completion latencies and rate of reads, and what the machine did."""
-    if not (jobs := _json_object(output).get("jobs")):
-        raise Unreadable("no jobs in fio's output")
-    latency = jobs[0]["read"]["clat_ns"]
+    found = [job for job in _json_object(output).get("jobs", ()) if job.get("jobname") == "main"]
+    if len(found) != 1:
+        raise Unreadable("not one job 'main' in fio's output")
+    latency = found[0]["read"]["clat_ns"]
     percentiles = latency.get("percentile") or {}
     values = {"mean": _number(latency, "mean") / 1e3} | {name: _number(percentiles, key) / 1e3 for name, key in
               (("p50", "50.000000"), ("p99", "99.000000"), ("p999", "99.900000"))}
-    return {**values, "iops": _number(jobs[0]["read"], "iops"), **_machine(output)}
+    return {**values, "iops": _number(found[0]["read"], "iops"), **_machine(output)}
 
 
 # -------------------------------------------------------------------- gang
