@@ -890,15 +890,18 @@ static bool steer_headroom_waits_for(struct cfs_rq *cfs_rq, struct sched_entity 
 				     struct sched_entity *pse)
 {
 	struct steer_headroom *held, *own;
+	struct steer_pool *pool;
 
 	if (entity_is_task(se) || entity_is_task(pse) || pse->sched_delayed)
 		return false;
 	/* Whoever says cpu.idle runs after those who do not. */
 	if (pse->my_q->idle > se->my_q->idle)
 		return false;
+	/* Each is read once: the group may get both of them meanwhile. */
 	held = READ_ONCE(se->my_q->tg->steer.headroom);
 	own = READ_ONCE(pse->my_q->tg->steer.headroom);
-	if (!own || !steer_queue_pool(se->my_q->tg, cpu_of(rq_of(cfs_rq))) ||
+	pool = held ? READ_ONCE(held->pool) : NULL;
+	if (!own || !pool || !cpumask_test_cpu(cpu_of(rq_of(cfs_rq)), pool->cpus) ||
 	    READ_ONCE(own->request) <= READ_ONCE(held->request))
 		return false;
 	return steer_headroom_can_wait(avg_vruntime(cfs_rq) - se->vruntime, se->slice,
