@@ -390,30 +390,43 @@ static struct task_group *steer_protected(struct task_group *tg)
 	return tg;
 }
 
+static int steer_depth(struct task_group *tg)
+{
+	int depth = 0;
+
+	while ((tg = tg->parent))
+		depth++;
+	return depth;
+}
+
 /*
  * The group, @other or one above it, that is to leave CPU idle on @cpu for @tg, or for a
  * group above, which *@own is then; NULL if there is none. At the level at which they are
- * siblings: does one have more than the other, and does cpu.idle not say otherwise?
+ * siblings, which is one: does one have more than the other, and does cpu.idle not say
+ * otherwise? In time that grows with their depth, which is up to whoever made them.
  */
 static struct task_group *steer_held_back_for(struct task_group *tg, struct task_group *other,
 					      int cpu, struct task_group **own)
 {
-	for (; tg->parent; tg = tg->parent) {
-		struct task_group *held = other;
-		unsigned int request = steer_request_of(tg);
+	if (tg->parent != other->parent) {
+		int deeper = steer_depth(tg) - steer_depth(other);
 
-		if (!request)
-			continue;
-		while (held && held->parent != tg->parent)
-			held = held->parent;
-		if (!held)
-			continue;
-		*own = tg;
-		if (steer_queue_pool(held, cpu) && steer_request_of(held) < request &&
-		    READ_ONCE(tg->idle) <= READ_ONCE(held->idle))
-			return held;
-		return NULL;
+		for (; deeper > 0; deeper--)
+			tg = tg->parent;
+		for (; deeper < 0; deeper++)
+			other = other->parent;
 	}
+	while (tg != other && tg->parent != other->parent) {
+		tg = tg->parent;
+		other = other->parent;
+	}
+	/* One is above the other. */
+	if (tg == other)
+		return NULL;
+	*own = tg;
+	if (steer_queue_pool(other, cpu) && steer_request_of(other) < steer_request_of(tg) &&
+	    READ_ONCE(tg->idle) <= READ_ONCE(other->idle))
+		return other;
 	return NULL;
 }
 
