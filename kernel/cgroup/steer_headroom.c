@@ -163,6 +163,9 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 	if (request >= most)
 		return NULL;
 	steer_look_at(tg->css.cgroup);
+	/* All of them are those of a partition below: it runs nothing, and there is no pool for that. */
+	if (cpumask_empty(&steer_cpus))
+		return NULL;
 	if (own && own->request == request && steer_pool_suits(own))
 		return own;
 	pool = steer_pool_nearest(arena, request);
@@ -173,6 +176,9 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 	if (pool)
 		return pool;
 	steer_look_at(arena->parent->cgroup);
+	/* Likewise. This one has CPUs that it shares with nobody there. */
+	if (cpumask_empty(&steer_cpus))
+		return NULL;
 	return steer_pool_nearest(arena, 0) ?: steer_pool_add(arena, 0, own);
 }
 
