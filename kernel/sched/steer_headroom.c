@@ -774,6 +774,7 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 {
 	/* What it was let go on with is used up; whoever waits does not ask here. */
 	per_cpu(steer_waiting, cpu_of(rq_of(cfs_rq))).beside = false;
+	cfs_rq->steer.resumed = 0;
 	if (steer_queue_leaves(cfs_rq))
 		return 0;
 	return steer_queue_draw(cfs_rq, want, NULL);
@@ -1317,8 +1318,9 @@ static void steer_kick_self(struct irq_work *work)
 /* ------------------------------------------------------- a core to itself */
 
 /*
- * What a queue has left goes back, so that it has to ask before it goes on. If that is about
- * all that it was let go on with, it did not get on. The next queue of the pool that is let
+ * What a queue has left goes back, so that it has to ask before it goes on; but for what it
+ * has used since that was accounted last, which the switch will see to. If it is about all
+ * that the queue was let go on with, it did not get on. The next queue of the pool that is let
  * go on takes it, mostly within a slice of the task that has the core, and neither needs a
  * lock for that, unless cpu.max is to have it back as well.
  */
@@ -1326,15 +1328,17 @@ static void steer_queue_return(struct cfs_rq *cfs_rq)
 {
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
-	s64 left = cfs_rq->runtime_remaining;
+	struct sched_entity *curr = cfs_rq->curr;
+	s64 used = curr ? rq_clock_task(rq_of(cfs_rq)) - curr->exec_start : 0;
+	s64 left = cfs_rq->runtime_remaining - max(used, 0LL);
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 
 	if (left <= 0 || !pool)
 		return;
-	if (left > cfs_rq->steer.resumed - (s64)STEER_GRANT_LEAST)
+	if (cfs_rq->steer.resumed && left > cfs_rq->steer.resumed - (s64)STEER_GRANT_LEAST)
 		cfs_rq->steer.epoch = cfs_rq->steer.before;
-	cfs_rq->runtime_remaining = 0;
+	cfs_rq->runtime_remaining -= left;
 	if (READ_ONCE(cfs_b->quota) == RUNTIME_INF) {
 		atomic64_sub(left, &cfs_rq->tg->steer.headroom->moved);
 		atomic64_add(left, &pool->returned);
@@ -1374,6 +1378,7 @@ static void steer_told_to_leave(void *info)
 	atomic_xchg(&waiting->told, 0);
 	guard(rcu)();
 	guard(rq_lock)(rq);
+	update_rq_clock(rq);
 	steer_leave_core(rq, rcu_dereference(rq->curr));
 }
 

@@ -125,7 +125,7 @@ struct steer_group {
  * @waiting: among others of the CPU that do, while @pool is set
  * @epoch: the pool's period in which it last got enough to run
  * @before: the one in which it did before that
- * @resumed: runtime that it was let go on with last; under the rq lock
+ * @resumed: runtime that it was let go on with last, 0 if that is used up; under the rq lock
  */
 struct steer_queue {
 #ifdef CONFIG_CGROUP_STEER
