@@ -1239,7 +1239,9 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting,
 			      struct steer_visit *visit)
 {
 	struct steer_line *line;
+	LIST_HEAD(skipped);
 	LIST_HEAD(lines);
+	int look;
 
 	lockdep_assert_rq_held(rq);
 
@@ -1250,9 +1252,14 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting,
 	       visit->resumed < STEER_RESUME_MOST) {
 		line = list_first_entry(&lines, struct steer_line, link);
 		list_move_tail(&line->link, &waiting->lines);
+		look = visit->look;
 		steer_resume_line(line, visit);
+		/* It has not had its turn. */
+		if (visit->look == look)
+			list_move_tail(&line->link, &skipped);
 	}
 	list_splice(&lines, &waiting->lines);
+	list_splice(&skipped, &waiting->lines);
 	return visit->resumed >= STEER_RESUME_MOST && !list_empty(&waiting->lines);
 }
 
@@ -1424,7 +1431,8 @@ static void steer_free_core(struct rq *rq)
 		struct steer_waiting *waiting = per_cpu_ptr(&steer_waiting, thread);
 
 		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
-		if (!line || !steer_pool_gives(line->pool))
+		/* Of several pools, one whose line is not the first may have something to give. */
+		if (!line || (!steer_pool_gives(line->pool) && list_is_singular(&waiting->lines)))
 			continue;
 		if (thread == cpu)
 			irq_work_queue(&waiting->work);
