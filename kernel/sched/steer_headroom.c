@@ -1733,19 +1733,48 @@ static int steer_pool_turns(struct steer_pool *pool)
 	return pool->floor > 0 ? DIV_ROUND_UP_ULL(pool->floor, STEER_FLOOR_COST) : 0;
 }
 
-/* One that is idle, where a queue runs as soon as it may. */
-static bool steer_pool_kick_idle(struct steer_pool *pool)
+/* One that is idle, where a queue runs as soon as it may; or nr_cpu_ids */
+static int steer_pool_next_idle(struct steer_pool *pool)
 {
 	int cpu;
 
 	for_each_cpu_wrap(cpu, pool->waiting, pool->next_idle) {
 		if (idle_cpu(cpu)) {
-			steer_kick(cpu, true);
 			pool->next_idle = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
-			return true;
+			return cpu;
 		}
 	}
-	return false;
+	return nr_cpu_ids;
+}
+
+/*
+ * Turns at the floor, no more at once than CPUs are interrupted. Every other one is for a CPU
+ * that is idle, while there is one that had none. Returns how many are for whoever is next.
+ */
+static int steer_pool_take_turns(struct steer_pool *pool)
+{
+	int turns = min(pool->turns, STEER_KICK_MOST), others = 0, cpu, first = nr_cpu_ids;
+	bool idle = true;
+
+	if (cpumask_empty(pool->waiting))
+		return 0;
+	for (pool->turns -= turns; turns > 0; turns--) {
+		pool->turn_idle = !pool->turn_idle;
+		if (!pool->turn_idle || !idle) {
+			others++;
+			continue;
+		}
+		cpu = steer_pool_next_idle(pool);
+		idle = cpu < nr_cpu_ids && cpu != first;
+		if (!idle) {
+			others++;
+			continue;
+		}
+		if (first == nr_cpu_ids)
+			first = cpu;
+		steer_kick(cpu, true);
+	}
+	return others;
 }
 
 /* Does this CPU run something that is in no pool? */
@@ -1807,18 +1836,14 @@ static int steer_pool_kick_cores(struct steer_pool *pool, int slices)
  */
 static void steer_pool_kick(struct steer_pool *pool, int slices, int anyway)
 {
-	int cpu, start = pool->next_cpu, first = nr_cpu_ids;
+	int cpu, start = pool->next_cpu, first = nr_cpu_ids, turns;
 
 	if (sched_smt_active() && slices < STEER_KICK_MOST)
 		slices = max(slices - steer_pool_kick_cores(pool, slices), 0);
 
-	for (; pool->turns > 0 && !cpumask_empty(pool->waiting); pool->turns--) {
-		pool->turn_idle = !pool->turn_idle;
-		if (!pool->turn_idle || !steer_pool_kick_idle(pool)) {
-			slices++;
-			anyway++;
-		}
-	}
+	turns = steer_pool_take_turns(pool);
+	slices += turns;
+	anyway += turns;
 	for_each_cpu_wrap(cpu, pool->waiting, start) {
 		if (!slices--) {
 			pool->next_cpu = cpu;
