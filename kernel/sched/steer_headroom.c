@@ -1954,7 +1954,7 @@ static void steer_pool_start_here(void *info)
 {
 	struct steer_pool *pool = info;
 
-	hrtimer_start_expires(&pool->timer, HRTIMER_MODE_ABS_PINNED);
+	hrtimer_start_expires(&pool->timer, HRTIMER_MODE_ABS_PINNED_HARD);
 }
 
 static void steer_pool_start(struct steer_pool *pool)
@@ -2063,7 +2063,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	raw_spin_lock_init(&pool->lock);
 	list_add_tail(&pool->link, &arena->pools);
 
-	steer_hrtimer_setup(&pool->timer, steer_pool_timer, HRTIMER_MODE_ABS_PINNED);
+	steer_hrtimer_setup(&pool->timer, steer_pool_timer, HRTIMER_MODE_ABS_PINNED_HARD);
 	/* All periods end at the same time, and so read the same clocks. */
 	now = ktime_get_ns();
 	steer_pool_look(pool, now, &view);
