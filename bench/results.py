@@ -105,12 +105,18 @@ class Results:
                 **({"series": self.series} if self.series else {})}
 
     def missing(self) -> list[str]:
-        """What was asked for and has no row, or one with fewer samples than it should have."""
+        """What was asked for and has no row, or one with fewer samples than it should have.
+
+        Optional metrics do not count, for any sample may be without them. Of the others, those count that the file has
+        of a benchmark at all: an older one has none of what is measured since.
+        """
         wanted = self.environment["samples"]
-        had: dict[tuple[Any, ...], int] = {}
-        for row in self.rows:
-            place = (row.bench, row.topology, row.config, row.load)
-            had[place] = min(len(row.samples), had.get(place, wanted))
+        optional = {(bench.name, metric.name) for bench in load_suite(self.suite).benches for metric in bench.metrics
+                    if metric.optional}
+        needed = {(row.bench, row.metric) for row in self.rows} - optional
+        samples: dict[tuple[Any, ...], int] = {row.key: len(row.samples) for row in self.rows}
+        had = {tuple(place): min((samples.get((*place, metric), 0) for bench, metric in needed if bench == place[0]),
+                                 default=0) for place in self.expected}
         for entry in self.skipped:
             had[entry["bench"], entry["topology"], entry["config"], entry["load"]] = wanted
         return [f"{bench}/{load} {config} on {topology}: {had.get((bench, topology, config, load), 0)} of "

@@ -2,11 +2,13 @@
 """The results file: what is written can be read, what is not right is refused, nothing is merged or lost in silence."""
 
 import copy
+import dataclasses
 import json
 import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import context  # noqa: F401
 import fake
@@ -16,6 +18,11 @@ from fake import SMALL
 from results import Results, TopologyView
 
 MEDIANS = {"none": {1: 10.0, 2: 20.0}, "both": {1: 8.0, 2: 22.0}, "llc": {1: 7.5, 2: 30.0}, "node": {1: 9.0, 2: 19.0}}
+
+
+def setUpModule() -> None:
+    """What is missing depends on the suite, which is looked up by its name."""
+    unittest.enterModuleContext(mock.patch.object(results, "load_suite", lambda name: SMALL))
 
 
 class File(unittest.TestCase):
@@ -89,6 +96,34 @@ class Missing(unittest.TestCase):
 
     def test_none(self) -> None:
         self.assertEqual(fake.results(MEDIANS, samples=3).missing(), [])
+
+    def with_throughput(self, operations: int, throughput: int) -> list[str]:
+        """What is missing of three samples where so many have each of the two metrics; the second is optional."""
+        found = fake.results({"none": {4: 5.0}, "both": {4: 5.0}}, bench="tbench", samples=3)
+        for name, count in (("operations", operations), ("throughput", throughput)):
+            key = ("tbench", "zen", "both", 4, name)
+            found.rows = [row for row in found.rows if row.key != key]
+            found.rows += [results.row_of(key, "1/s", "higher", [5.0] * count)] if count else []
+        return found.missing()
+
+    def test_optional_metric(self) -> None:
+        """A sample may be without it; with it alone, it is no sample."""
+        for throughput in range(4):
+            self.assertEqual(self.with_throughput(3, throughput), [])
+        for operations in range(3):
+            self.assertEqual(self.with_throughput(operations, 3), [f"tbench/4 both on zen: {operations} of 3 samples"])
+
+    def test_one_of_several_metrics(self) -> None:
+        """Each counts that is not optional, if the file has it at all."""
+        bench = SMALL.bench("hackbench")
+        more = dataclasses.replace(bench, metrics=(*bench.metrics, dataclasses.replace(bench.metrics[0], name="mean")))
+        found = fake.results(MEDIANS, samples=3)
+        with mock.patch.object(results, "load_suite", lambda name: dataclasses.replace(SMALL, benches=(more,))):
+            self.assertEqual(found.missing(), [])
+            found.rows += [results.row_of((*row.key[:4], "mean"), "s", "lower", row.samples) for row in found.rows
+                           if row.config != "both"]
+            self.assertEqual(found.missing(), ["hackbench/1 both on zen: 0 of 3 samples",
+                                               "hackbench/2 both on zen: 0 of 3 samples"])
 
 
 class Oracle(unittest.TestCase):

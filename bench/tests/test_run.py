@@ -354,10 +354,10 @@ class Accounts(unittest.TestCase):
             self.run.finished(suite.Outcome(self.cases["both"], skipped="this kernel has no cpu.gang"))
             self.finish("none")
             self.assertEqual(self.rows(), {("none", "time"): 2.0})
-        found = results.read_results(self.run.path)
-        self.assertEqual(found.failures, [])
-        self.assertEqual([text for text in found.missing() if "hackbench/1" in text], [])
-        self.assertIn("skipped hackbench/both on zen: this kernel has no cpu.gang", results.describe(found))
+            found = results.read_results(self.run.path)
+            self.assertEqual(found.failures, [])
+            self.assertEqual([text for text in found.missing() if "hackbench/1" in text], [])
+            self.assertIn("skipped hackbench/both on zen: this kernel has no cpu.gang", results.describe(found))
         self.assertEqual(found.series, [{"bench": "hackbench", "topology": "zen", "config": "none", "load": 1,
                                          "sample": 0, "length": 12}])
 

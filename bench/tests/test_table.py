@@ -6,6 +6,7 @@ from unittest import mock
 
 import context  # noqa: F401
 import fake
+import results
 import table
 from fake import SMALL
 from results import TopologyView
@@ -33,6 +34,11 @@ Pinning
         1:  37.00 (0.00 pct)  16.00 (56.76 pct) llc
         2:  73.00 (0.00 pct)  73.00 (0.00 pct) none
 """
+
+
+def setUpModule() -> None:
+    """What is missing depends on the suite, which is looked up by its name."""
+    unittest.enterModuleContext(mock.patch.object(results, "load_suite", lambda name: SMALL))
 
 
 class Cells(unittest.TestCase):
