@@ -29,7 +29,7 @@ if str(ROOT / "scripts") not in sys.path:
     sys.path.append(str(ROOT / "scripts"))
 
 from common import Fail, run_main  # noqa: E402
-from suite import Layout, Suite, cpu_list, known_suites, load_suite, parse_cpu_list  # noqa: E402
+from suite import Layout, Suite, cpu_list, known_suites, load_suite, parse_cpu_list, switches_of  # noqa: E402
 
 CGROUP = Path("sys/fs/cgroup")
 CPUS = Path("sys/devices/system/cpu")
@@ -172,6 +172,17 @@ def missing_programs(programs: Sequence[str], path: str) -> list[str]:
     return [name for name in programs if not shutil.which(name, path=path)]
 
 
+def put_back(switches: Mapping[Path, str]) -> None:
+    """Give switches the values that they had. That one cannot be written must not hide why a script has ended."""
+    for path, value in switches.items():
+        if read(path) in ("", value):
+            continue
+        try:
+            path.write_text(f"{value}\n", encoding="utf-8")
+        except OSError as error:
+            print(f"  {path} was {value}, and is left at {read(path)}: {error}", file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class HostResult:
     """The same as the lab's result."""
@@ -183,7 +194,11 @@ class HostResult:
 
 
 class HostRunner:
-    """Runs a script on this machine. `directory` has the programs that no package has."""
+    """Runs a script on this machine. `directory` has the programs that no package has.
+
+    Afterwards, switches are what they were before it: a script that is killed may leave them on, and what it calls off,
+    such as a slice of 3 ms, may not be what this machine had. They are off if debugfs was not mounted to tell.
+    """
 
     def __init__(self, directory: Path, root: Path = Path("/")):
         self.path = f"{directory}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
@@ -200,9 +215,13 @@ class HostRunner:
             raise Fail(f"not installed here: {', '.join(missing)}; as root: scripts/setup bench-host")
         if absent := [name for name in extra or {} if not Path(name).exists()]:
             raise Fail(f"not here: {', '.join(absent)}")
+        switches = {Path(path): read(Path(path)) or off for path, off in switches_of(script).items()}
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             (Path(directory) / "script").write_text(script, encoding="utf-8")
-            output, status = self._run(["sh", str(Path(directory) / "script")], timeout, on_line)
+            try:
+                output, status = self._run(["sh", str(Path(directory) / "script")], timeout, on_line)
+            finally:
+                put_back(switches)
         return HostResult(output, status, {}, self.environment)
 
     def _run(self, command: list[str], timeout: float, on_line: Callable[[str], None] | None) -> tuple[str, int]:

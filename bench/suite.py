@@ -487,6 +487,9 @@ put() {
 	return 1
 }
 
+# switch_off FILE VALUE: where the kernel has this switch.
+switch_off() { [ ! -e "$1" ] || put "$1" "$2"; }
+
 # A group that an earlier case left behind would pass its hint on; its tasks would take CPU time from the next case.
 leave() {
 	[ -d "$group" ] || return 0
@@ -575,7 +578,7 @@ SETTLE_SECONDS = 2
 
 
 def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
-    """The lines that run one case. Switches are put back whatever happened."""
+    """The lines that run one case. Switches are put back whatever happens to it, but not if the script is killed."""
     configuration, bench = suite.configuration(case.config), suite.bench(case.bench)
     settings = [(switch.path, switch.on) for switch in configuration.switches]
     if configuration.pin:
@@ -598,15 +601,28 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
              *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
              f"counted {measure}" if bench.counted else measure]
     lines = [f"# {case.id}", " &&\n\t".join(steps)]
-    lines += [f"[ ! -e {switch.path} ] || put {switch.path} {shlex.quote(switch.off)}"
-              for switch in configuration.switches]
-    return "\n".join([*lines, "leave", ""])
+    return "\n".join([*lines, *switched_off(configuration.switches), "leave", ""])
+
+
+def switched_off(switches: Iterable[Switch]) -> list[str]:
+    """The lines that switch these off, each once."""
+    return list(dict.fromkeys(f"switch_off {switch.path} {shlex.quote(switch.off)}" for switch in switches))
+
+
+def switches_of(script: str) -> dict[str, str]:
+    """The files of all switches that a script writes, with their values when off: for who ends the script early."""
+    return {path: shlex.split(off)[0] for path, off in re.findall(r"^switch_off (\S+) (.+)$", script, re.MULTILINE)}
 
 
 def script(suite: Suite, chunk: Chunk, form: str, nonce: str) -> str:
+    """What a machine runs. It begins with all switches of the suite off: a script that was killed may have left one on.
+
+    That one cannot be written is no failure there, for then it could not have been left on either.
+    """
     prologue = PROLOGUE.replace("NONCE", nonce).replace("SETTLE", str(SETTLE_SECONDS))
     cases = "\n".join(case_script(suite, case, chunk.layout, form) for case in chunk.cases)
-    return f"{prologue}{DEBUGFS if '/sys/kernel/debug/' in cases else ''}\n{cases}\nsay done\n"
+    off = "".join(f"{line}\n" for line in switched_off(s for c in suite.configurations for s in c.switches))
+    return f"{prologue}{DEBUGFS if '/sys/kernel/debug/' in off + cases else ''}{off}\n{cases}\nsay done\n"
 
 
 @dataclass

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -59,6 +59,13 @@ def results(medians: Mapping[str, Mapping[int, float]], bench: str = "hackbench"
         "mechanism": "a" * 64, "duration_s": 60.5, "host_cpus": 2}
     return Results(of.name, environment, with_oracle(rows, of), complete=True,
                    expected=[[bench, topology, config, load] for config, values in medians.items() for load in values])
+
+
+def with_switch(path: Path, command: str) -> Suite:
+    """The small suite with a real file as its switch, and another command as its first benchmark."""
+    first, *others = SMALL.benches
+    return replace(SMALL, benches=(replace(first, command=command), *others), configurations=tuple(
+        replace(c, switches=(Switch(str(path), "1", "0"),)) if c.switches else c for c in SMALL.configurations))
 
 
 class Cgroups:

@@ -107,6 +107,16 @@ class Contents(unittest.TestCase):
             self.assertEqual(uses, configuration.kind in (OURS, SEED))
             self.assertEqual(uses, "gang0/cpu.gang" in configuration.needs)
 
+    def test_plain_scripts_begin_with_switches_off(self) -> None:
+        """Their baseline would have the slices or the gangs of a script that was killed."""
+        case = suite.Case(0, "barrier", EIGHT.name, "eevdf", 2, 0)
+        text = suite.script(GANG, suite.Chunk(EIGHT, (case,), 1.0), HOST, "0123")
+        base = "/sys/kernel/debug/sched"
+        self.assertEqual(suite.switches_of(text),
+                         {f"{base}/base_slice_ns": "3000000", f"{base}/steer_gang_variant": "0"})
+        self.assertLess(text.index("mount -t debugfs"), text.index(f"switch_off {base}"))
+        self.assertLess(text.rindex(f"switch_off {base}"), text.index("enter 0"))
+
     def test_cpusets_are_disjoint_and_whole(self) -> None:
         setting = GANG.configuration("cpuset").settings[0]
         self.assertIn(setting, GANG.configuration("gang_cpuset").settings)

@@ -7,9 +7,11 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import context  # noqa: F401
+import fake
 import host
 import run
 import suite
@@ -179,6 +181,68 @@ class Runner(unittest.TestCase):
         result = self.runner("host", "echo one; sleep 20 & sleep 20; echo two\n", ["sh"], timeout=1)
         self.assertEqual((result.output, result.status), ("one\n", 124))
         self.assertLess(time.monotonic() - began, 5)
+
+    def switched(self, before: str, end: str, **more: Any) -> str:
+        """What becomes of a switch that a script with this end has written, if it was so before."""
+        path = self.directory / "switch"
+        path.write_text(f"{before}\n", encoding="utf-8")
+        script = f'switch_off() {{ echo "$2" > "$1"; }}\nswitch_off {path} 3000000\ncat {path}\necho 24 > {path}\n{end}'
+        try:
+            result = self.runner("host", script, ["sh"], **more)
+            self.assertEqual(result.output.splitlines()[0], "3000000")
+        finally:
+            found = path.read_text(encoding="utf-8").strip()
+        return found
+
+    def test_switches_of_a_script_that_is_killed(self) -> None:
+        """What it was before counts: that need not be what the script takes for off."""
+        self.assertEqual(self.switched("2250000", "sleep 20\n", timeout=1), "2250000")
+        self.assertEqual(self.switched("2250000", "kill -9 $$\n"), "2250000")
+
+    def test_switches_of_a_script_that_ends(self) -> None:
+        for end in ("exit 1", f"switch_off {self.directory}/switch 3000000"):
+            self.assertEqual(self.switched("2250000", f"{end}\n"), "2250000")
+
+    def test_switches_after_control_c(self) -> None:
+        """With a script as it is written for a machine; it was in the middle of a case with the switch on."""
+        path = self.directory / "switch"
+        of = fake.with_switch(path, f"cat {path}; exec sleep 0.5")
+        case = suite.Case(0, "hackbench", "zen", "seed1", 1, 0)
+        cgroups = fake.Cgroups(self.directory)
+        text = suite.script(of, suite.Chunk(suite.LAYOUTS["zen"], (case,), 1.0), suite.HOST, "0123")
+        lines: list[str] = []
+
+        def interrupt(line: str) -> None:
+            lines.append(line.strip())
+            if lines[-2:] == ["@bench 0123 begin 0", "1"]:
+                raise KeyboardInterrupt
+        for before in ("0", "N", "7"):
+            path.write_text(f"{before}\n", encoding="utf-8")
+            lines.clear()
+            with self.assertRaises(KeyboardInterrupt):
+                self.runner("host", cgroups.functions + cgroups.adapt(text), ["sh"], on_line=interrupt)
+            self.assertEqual(path.read_text(encoding="utf-8"), f"{before}\n", lines)
+
+    def test_switch_that_could_not_be_read_before(self) -> None:
+        """As before debugfs is mounted: it is off then."""
+        path = self.directory / "later"
+        self.runner("host", f"switch_off() {{ :; }}\nswitch_off {path} 0\necho 1 > {path}\n", ["sh"])
+        self.assertEqual(path.read_text(encoding="utf-8"), "0\n")
+
+    def test_switch_that_is_not_there(self) -> None:
+        path = self.directory / "never"
+        self.assertEqual(self.runner("host", f"switch_off() {{ :; }}\nswitch_off {path} 0\n", ["sh"]).status, 0)
+        self.assertFalse(path.exists())
+
+    def test_switch_that_cannot_be_put_back(self) -> None:
+        """It is said, and the result is there."""
+        path = self.directory / "switch"
+        path.write_text("0\n", encoding="utf-8")
+        with mock.patch.object(Path, "write_text", side_effect=OSError("not permitted")), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            path.write_bytes(b"1\n")
+            host.put_back({path: "0"})
+        self.assertEqual(said.getvalue(), f"  {path} was 0, and is left at 1: not permitted\n")
 
     def test_own_programs_first(self) -> None:
         (self.directory / "schbench").write_text("#!/bin/sh\necho mine\n", encoding="utf-8")

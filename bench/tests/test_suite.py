@@ -190,15 +190,29 @@ class Scripts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "switch"
             path.write_text("0\n", encoding="utf-8")
-            bench = SMALL.bench("hackbench")
-            reading = dataclasses.replace(bench, command=f"cat {path}; echo 'Time: 1'; exit {{load}}")
-            of = dataclasses.replace(SMALL, benches=(reading,), configurations=tuple(
-                dataclasses.replace(c, switches=(suite.Switch(str(path), "1", "0"),)) if c.switches else c
-                for c in SMALL.configurations))
+            of = fake.with_switch(path, f"cat {path}; echo 'Time: 1'; exit {{load}}")
             found = self.outcomes(chunk_of("seed1", load=2), of=of)
             self.assertEqual(found["seed1"].output, "1\nTime: 1\n")
             self.assertIn("status 2", found["seed1"].problem)
             self.assertEqual(path.read_text(encoding="utf-8"), "0\n")
+
+    def test_switch_that_was_left_on(self) -> None:
+        """By a script that was killed, of another chunk: the cases of this one may have nothing to do with it."""
+        for shell in fake.shells():
+            with tempfile.TemporaryDirectory() as directory:
+                path = Path(directory) / "switch"
+                path.write_text("1\n", encoding="utf-8")
+                of = fake.with_switch(path, f"cat {path}; echo 'Time: 1'")
+                found = self.outcomes(chunk_of("none", "both"), of=of, shell=shell)
+                self.assertEqual([outcome.output for outcome in found.values()], ["0\nTime: 1\n"] * 2, shell)
+                self.assertEqual(path.read_text(encoding="utf-8"), "0\n")
+
+    def test_switches_of_a_script(self) -> None:
+        text = suite.script(SMALL, chunk_of("none"), FULL, NONCE)
+        self.assertEqual(suite.switches_of(text), {"/nonexistent/switch": "0"})
+        self.assertNotIn("mount -t debugfs", text)
+        plain = dataclasses.replace(SMALL, configurations=(SMALL.configuration("none"),))
+        self.assertEqual(suite.switches_of(suite.script(plain, chunk_of("none"), FULL, NONCE)), {})
 
     def test_program_that_is_not_there(self) -> None:
         bench = dataclasses.replace(SMALL.bench("hackbench"), command="exec no-such-program {load}")
