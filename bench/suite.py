@@ -237,7 +237,8 @@ class Layout:
 
     def describe(self) -> dict[str, Any]:
         return {"cpus": len(self.cpus), "cores": len(self.cores), "split": self.split,
-                "llcs": [cpu_list(cpus) for cpus in self.llcs], "nodes": [cpu_list(cpus) for cpus in self.nodes]}
+                "llcs": [cpu_list(cpus) for cpus in self.llcs], "nodes": [cpu_list(cpus) for cpus in self.nodes],
+                "pinnings": {name: cpu_list(cpus) for name, cpus in self.pinnings().items()}}
 
 
 LAYOUTS = {

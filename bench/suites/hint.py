@@ -184,11 +184,13 @@ def any_load(load: int, machine: Mapping[str, Any]) -> bool:
     return load > 0 and bool(machine)
 
 
-def coverage(bench: Bench, condition: Condition, machine: Mapping[str, Any], loads: Iterable[int],
-             configs: Iterable[str], wanted: Iterable[str]) -> str:
-    """What a verdict does not rest on, where that is not everything that the figure is about."""
+def coverage(benches: Iterable[Bench], condition: Condition, machine: Mapping[str, Any],
+             loads: Iterable[tuple[str, int]], configs: Iterable[str], wanted: Iterable[str]) -> str:
+    """What a verdict does not rest on, where that is not everything that the figure is about. Loads are with the names
+    of their benchmarks."""
     parts = []
-    found, every = set(loads), {load for load in bench.loads(FULL) if condition(load, machine)}
+    found = set(loads)
+    every = {(bench.name, load) for bench in benches for load in bench.loads(FULL) if condition(load, machine)}
     if found != every:
         parts.append(f"{len(found)} of {len(every)} loads")
     names, all_names = set(configs), set(wanted)
@@ -201,12 +203,14 @@ def best_gain(bench: Bench, metric: str, wanted: float, condition: Condition, ch
               judged: bool = True) -> Judge:
     """Reached if at every such load the best of these gains so much."""
     def judge(view: View, machine: Mapping[str, Any]) -> Verdict:
+        names = choice(view)
         gains = [(gain, load, config) for load in view.loads(bench.name) if condition(load, machine)
-                 for config in choice(view) if (gain := view.gain(bench.name, config, load, metric)) is not None]
+                 for config in names if (gain := view.gain(bench.name, config, load, metric)) is not None]
         if not gains:
             return Verdict(None, "not measured")
         best = [max(entry for entry in gains if entry[1] == load) for load in sorted({entry[1] for entry in gains})]
-        rests = coverage(bench, condition, machine, (load for _, load, _ in gains), (), ())
+        rests = coverage((bench,), condition, machine, ((bench.name, entry[1]) for entry in gains),
+                         (entry[2] for entry in gains), names)
         each = "; ".join(f"{load}: {gain:+.1f} % ({config})" for gain, load, config in best)
         return Verdict(min(best)[0] >= wanted if judged else None, f"{min(best)[0]:+.1f} % at least{rests}", each)
     return judge
@@ -222,23 +226,28 @@ def never_worse(bench: Bench, metric: str, allowed: float, condition: Condition,
         if not losses:
             return Verdict(None, "not measured")
         gain, config, load = min(losses)
-        rests = coverage(bench, condition, machine, (entry[2] for entry in losses), (entry[1] for entry in losses),
-                         names)
+        rests = coverage((bench,), condition, machine, ((bench.name, entry[2]) for entry in losses),
+                         (entry[1] for entry in losses), names)
         return Verdict(gain >= -allowed if judged else None, f"{gain:+.1f} % at worst{rests}", f"{config} at {load}")
     return judge
 
 
 def near_oracle(benches: Iterable[Bench], allowed: float, *kinds: str, judged: bool = True) -> Judge:
     """Reached if the best of these kinds, by the first metric of each benchmark, is never further behind the best
-    pinning."""
-    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
-        found = [(*distance, bench.name, load) for bench in benches for load in view.loads(bench.name)
+    pinning. What there was to choose from counts on both sides, and pinnings only if results say that the machine has
+    them: older ones do not."""
+    def judge(view: View, machine: Mapping[str, Any]) -> Verdict:
+        found = [(*distance, bench.name, load, bench.metrics[0].name) for bench in benches
+                 for load in view.loads(bench.name)
                  if (distance := view.distance(bench.name, load, bench.metrics[0].name, *kinds))]
         if not found:
             return Verdict(None, "not measured")
-        percent, config, pinning, bench, load = min(found)
-        count = sum(len(bench.loads(FULL)) for bench in benches)
-        rests = "" if len(found) == count else f" ({len(found)} of {count} loads)"
+        names = [*view.configurations(*kinds),
+                 *(config for config in view.configurations(PINNED) if config in machine.get("pinnings", ()))]
+        measured = (config for *_, bench, load, metric in found for config in names
+                    if view.value(bench, config, load, metric) is not None)
+        rests = coverage(benches, any_load, machine, (entry[3:5] for entry in found), measured, names)
+        percent, config, pinning, bench, load, _ = min(found)
         return Verdict(percent >= -allowed if judged else None, f"{percent:+.1f} % at worst{rests}",
                        f"{bench} at {load}: {config} against {pinning}")
     return judge

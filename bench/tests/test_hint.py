@@ -79,7 +79,8 @@ class Figures(unittest.TestCase):
         medians = {"none": {1: 100.0, 8: 100.0, 16: 100.0}, "wake_affine": {1: 40.0, 8: 90.0, 16: 99.0},
                    "fork_affine": {1: 90.0, 8: 55.0}}
         result = verdict("schbench p99, 1-8", self.found("schbench", medians))
-        self.assertEqual((result.reached, result.number), (True, "+45.0 % at least (2 of 4 loads)"))
+        self.assertEqual((result.reached, result.number),
+                         (True, "+45.0 % at least (2 of 4 loads, 2 of 12 configurations)"))
         self.assertEqual(result.detail, "1: +60.0 % (wake_affine); 8: +45.0 % (fork_affine)")
         medians["fork_affine"][8] = 56.0
         self.assertFalse(verdict("schbench p99, 1-8", self.found("schbench", medians)).reached)
@@ -108,7 +109,7 @@ class Figures(unittest.TestCase):
         self.assertEqual((result.reached, result.detail), (True, "1: +20.0 % (fork_affine+wake_affine+pack)"))
         result = verdict("hackbench, 1-4 groups, best of the six hints", found)
         self.assertEqual((result.reached, result.number, result.detail),
-                         (None, "+10.0 % at least (1 of 3 loads)", "1: +10.0 % (wake_hold)"))
+                         (None, "+10.0 % at least (1 of 3 loads, 1 of 6 configurations)", "1: +10.0 % (wake_hold)"))
         self.assertTrue(verdict("hackbench, any load, any hint", found).reached)
         result = verdict("hackbench, any load, fork_affine+wake_affine+pack", found)
         self.assertEqual((result.reached, result.number, result.detail),
@@ -149,16 +150,36 @@ class Figures(unittest.TestCase):
     def test_distance(self) -> None:
         medians = {"none": {1: 100.0}, "fork_affine": {1: 84.0}, "llc": {1: 80.0}, "node": {1: 90.0}}
         result = verdict("best hint against", self.found("hackbench", medians))
-        self.assertEqual((result.reached, result.number), (True, "-5.0 % at worst (1 of 25 loads)"))
+        self.assertEqual((result.reached, result.number),
+                         (True, "-5.0 % at worst (1 of 25 loads, 3 of 16 configurations)"))
         self.assertEqual(result.detail, "hackbench at 1: fork_affine against llc")
         medians["fork_affine+wake_affine+pack"] = {1: 80.0}
         packed = self.found("hackbench", medians)
-        self.assertEqual(verdict("best hint against", packed).number, "+0.0 % at worst (1 of 25 loads)")
+        self.assertEqual(verdict("best hint against", packed).number,
+                         "+0.0 % at worst (1 of 25 loads, 4 of 16 configurations)")
         result = verdict("best of the six hints against", packed)
-        self.assertEqual((result.reached, result.number), (None, "-5.0 % at worst (1 of 25 loads)"))
+        self.assertEqual((result.reached, result.number),
+                         (None, "-5.0 % at worst (1 of 25 loads, 3 of 10 configurations)"))
         del medians["fork_affine+wake_affine+pack"]
         medians["fork_affine"][1] = 84.8
         self.assertFalse(verdict("best hint against", self.found("hackbench", medians)).reached)
+
+    def test_pinnings_that_are_missing(self) -> None:
+        """Those of the machine: on xeon the node is the LLC. Results that do not have them say nothing of them."""
+        for topology, pinnings in (("zen", 4), ("xeon", 3)):
+            machine = LAYOUTS[topology].describe()
+            medians = {c.name: {load: 10.0 for load in HINT.bench("hackbench").loads(FULL)} for c in HINT.configurations
+                       if c.kind in (suite.BASELINE, suite.HINT) or c.pin in machine["pinnings"]}
+            self.assertEqual(len(medians), 1 + 6 + pinnings)
+            for missing, number in (((), "5 of 25 loads"),
+                                    (("cores",), f"5 of 25 loads, {5 + pinnings} of {6 + pinnings} configurations")):
+                found = self.found("hackbench", {k: v for k, v in medians.items() if k not in missing}, topology)
+                self.assertEqual(verdict("best of the six hints against", found).number, f"+0.0 % at worst ({number})")
+                del found.environment["topologies"][topology]["pinnings"]
+                figure = next(f for f in HINT.figures if f.what.startswith("best of the six hints against"))
+                self.assertEqual(figure.judge(TopologyView(found, HINT, topology),
+                                              found.environment["topologies"][topology]).number,
+                                 "+0.0 % at worst (5 of 25 loads)")
 
     def test_all_measured(self) -> None:
         """Then there is nothing to say about what is missing."""
@@ -166,6 +187,8 @@ class Figures(unittest.TestCase):
         medians = {name: {load: 10.0 for load in HINT.bench("hackbench").loads(FULL)} for name in hints}
         result = verdict("hackbench, any load, any hint", self.found("hackbench", medians))
         self.assertEqual((result.reached, result.number), (True, "+0.0 % at worst"))
+        result = verdict("hackbench, 1-4 groups, best of the six hints", self.found("hackbench", medians))
+        self.assertEqual(result.number, "+0.0 % at least")
 
     def test_nothing_measured(self) -> None:
         found = self.found("hackbench", {"none": {1: 100.0}})
