@@ -1449,6 +1449,55 @@ TEST_F_TIMEOUT(headroom, partition, 300)
 	EXPECT_TRUE(all_run(&self->more));
 }
 
+/*
+ *	side		a partition, all of whose CPUs are those of
+ *	  part		a partition below it; so there are none for
+ *	  b0 ... b39	which have no pool each, but when they have CPUs again
+ */
+TEST_F_TIMEOUT(headroom, partition_takes_all, 300)
+{
+	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	char list[16], name[16], *part, *cg[40];
+	cpu_set_t mine;
+	size_t i;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	mine = cpuset_one(cpu);
+	cpulist_format(&mine, list, sizeof(list));
+	ASSERT_EQ(0, cg_enable(self->side, "+cpu +cpuset"));
+	part = cg_new(self->side, "part");
+	ASSERT_NE(NULL, part);
+	for (i = 0; i < ARRAY_SIZE(cg); i++) {
+		snprintf(name, sizeof(name), "b%zu", i);
+		cg[i] = cg_new(self->side, name);
+		ASSERT_NE(NULL, cg[i]);
+	}
+	if (cg_write(self->top, "cpuset.cpus.exclusive", list) ||
+	    cg_write(self->side, "cpuset.cpus.exclusive", list) ||
+	    cg_write(self->side, "cpuset.cpus.partition", "root") ||
+	    cg_write(part, "cpuset.cpus", list) ||
+	    cg_write(part, "cpuset.cpus.partition", "root") ||
+	    !cg_is(part, "cpuset.cpus.partition", "root") ||
+	    !cg_is(cg[0], "cpuset.cpus.effective", ""))
+		SKIP(return, "this kernel has no partition that takes all");
+
+	ASSERT_EQ(0, cg_write(cg[0], HEADROOM, "50"));
+	/* A refresh is due each half second. */
+	for (i = 0; i < 3; i++) {
+		some_periods();
+		some_periods();
+		EXPECT_GE(1, file_key(STEER_DEBUG, "headroom_pools"));
+	}
+	/* 6.12 gives a partition's CPUs back to those beside it when theirs are set next. */
+	ASSERT_EQ(0, cg_write(part, "cpuset.cpus.partition", "member"));
+	ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus.partition", "member"));
+	populate(self, cg[0]);
+	EXPECT_DEMAND(cg[1], "50.00");
+	EXPECT_DEMAND(cg[39], "50.00");
+	EXPECT_EQ(2, file_key(STEER_DEBUG, "headroom_pools"));
+}
+
 /* Many groups: each is bound, none is forgotten. */
 TEST_F_TIMEOUT(headroom, many, 400)
 {
