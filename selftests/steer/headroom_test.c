@@ -973,20 +973,26 @@ static bool has_other_thread(const struct topo *t, int cpu)
 	return CPU_COUNT(&threads) > 1;
 }
 
-/* Where there is no other core, it runs beside such a task. */
+/*
+ * Where there is no other core, it runs beside such a task. On the other threads only: on the
+ * same ones it would take turns, and be alone on the core meanwhile.
+ */
 TEST_F_TIMEOUT(headroom, core_shared, 300)
 {
-	cpu_set_t threads = cpuset_one(cpuset_nth(&self->t.cpus, 0));
+	cpu_set_t threads = cpuset_one(cpuset_nth(&self->t.cpus, 0)), others;
 	int last = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	long used, side;
 
 	if (!has_other_thread(&self->t, last) || self->t.nr_cpus < 4)
 		SKIP(return, "needs two cores with two threads");
 	CPU_SET(last, &threads);
+	others = cpuset_minus(self->t.cpus, threads);
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &threads, 0));
-	ASSERT_EQ(0, hold(self, self->side, "20"));
-	EXPECT_DEMAND(self->side, "20.00");
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &others, 0));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "20"));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
 	ASSERT_EQ(0, hogs_run(&self->more));
+	EXPECT_DEMAND(self->side, "20.00");
 	some_periods();
 	some_periods();
 	EXPECT_TRUE(usage_while(self, 4000000, &used, &side));
