@@ -117,13 +117,14 @@ def build_own_programs(programs: Sequence[str], out: Path) -> Path:
 
 def scrub(value: Any) -> Any:
     """A runner's environment without what names this machine's directories or differs from run to run: that of a boot's
-    random numbers is its sample's."""
+    random numbers is its sample's, and the name of its device tree, which has them in it, with them."""
     if isinstance(value, dict):
         return {key: scrub(item) for key, item in value.items() if key != "seed"}
     if isinstance(value, (list, tuple)):
         return ["SAMPLE" if before == "-seed" else scrub(item) for before, item in zip(("", *value), value)]
     if isinstance(value, str):
-        return re.sub(r"/run/[0-9]+-[0-9a-f]+/", "/run/N/", value.replace(f"{ROOT}/", ""))
+        value = re.sub(r"/run/[0-9]+-[0-9a-f]+/", "/run/N/", value.replace(f"{ROOT}/", ""))
+        return re.sub(r"/[0-9a-f]{16}\.dtb$", "/MACHINE.dtb", value)
     return value
 
 

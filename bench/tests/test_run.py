@@ -306,6 +306,23 @@ class Details(unittest.TestCase):
         self.assertEqual(run.scrub({"command": ["qemu", f"path={path}"], "cpus": 32}),
                          {"command": ["qemu", "path=build/6.12/lab/run/N/result.log"], "cpus": 32})
 
+    def test_samples_differ_in_nothing_that_is_worth_a_remark(self) -> None:
+        """The device tree of each is another file, since it has the boot's random numbers in it."""
+        one, two = (lab.machine_of("1x1x2x2", seed=seed) for seed in (1, 2))
+        found = []
+        with tempfile.TemporaryDirectory() as directory, mock.patch.object(lab, "capture", self.dump_plain), \
+                mock.patch.object(lab.devicetree, "describe_caches", lambda plain, *_: plain):
+            for machine in (one, two):
+                tree = lab.device_tree(mock.Mock(build=Path(directory)), machine, "10.0")
+                found.append((tree, run.scrub({"command": ["qemu", "-dtb", str(tree)]})))
+        self.assertNotEqual(found[0][0], found[1][0])
+        self.assertEqual(found[0][1], found[1][1])
+
+    @staticmethod
+    def dump_plain(command: list[str]) -> None:
+        file = next(argument.rpartition("dumpdtb=")[2] for argument in command if "dumpdtb=" in argument)
+        Path(file).write_bytes(b"tree")
+
     def test_runner_without_streaming(self) -> None:
         def run_script(machine: lab.Machine, script: str, programs: object, *, extra: object,
                        timeout: int) -> fake.Result:
