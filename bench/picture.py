@@ -3,7 +3,8 @@
 """A picture for each benchmark and topology of a results file: build/bench/SUITE-BENCHMARK-TOPOLOGY.svg.
 
 Percent against the baseline, where that can be read; where a collapse dwarfs everything else, the values themselves on
-a logarithmic axis. The files are the same, byte by byte, for the same results.
+a logarithmic axis. Of a benchmark with one load, a bar for each configuration. The files are the same, byte by byte, for
+the same results.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +37,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 # What each panel shows, and those of its kinds without which there is none.
 PANELS = (("hints", (BASELINE, HINT, SEED, ORACLE), (HINT,)), ("profiles", (BASELINE, PROFILE, ORACLE), (PROFILE,)),
           ("today", (BASELINE, TODAY), (TODAY,)), ("ours", (BASELINE, SEED, OURS), (OURS,)))
+# What bars are, by their kinds: the colour, and what it is called
+BARS = {BASELINE: ("#000000", "baseline"), SEED: ("#7f7f7f", "the ancestor's"), ORACLE: ("#999999", "best pinning"),
+        TODAY: ("#e69f00", "today"), HINT: ("#0072b2", "hints"), PROFILE: ("#56b4e9", "profiles"),
+        OURS: ("#0072b2", "ours")}
 # A loss beyond this makes the percentages of everything else unreadable.
 DWARFING_PERCENT = 150.0
 # Values whose extremes differ by more get a logarithmic axis.
@@ -70,6 +75,11 @@ class Picture:
     percent: bool
     logarithmic: bool
 
+    @property
+    def bars(self) -> bool:
+        """There is one load: nothing to draw a line along."""
+        return len(self.loads) == 1
+
 
 def style_of(kind: str, place: int) -> dict[str, Any]:
     """How a line looks: the baseline heavy and black below the others, what is not ours broken."""
@@ -94,8 +104,23 @@ def points_of(view: TopologyView, bench: str, config: str, metric: Metric,
     return tuple(found)
 
 
+def panels_of(lines: Mapping[str, tuple[tuple[int, float], ...]], kinds: Mapping[str, str],
+              bars: bool) -> tuple[Panel, ...]:
+    """A panel of hints and, if there are any, one of profiles, each with the baseline, and so on; one of all bars."""
+    if bars:
+        return (Panel("", tuple(Line(name, points, {"kind": kinds[name]}) for name, points in lines.items() if points)),)
+    panels = []
+    for title, shown, own in PANELS:
+        names = [name for name in lines if kinds[name] in shown]
+        if coloured := [name for name in names if kinds[name] in own]:
+            panels.append(Panel(title, tuple(
+                Line(name, lines[name], style_of(kinds[name], coloured.index(name) if name in coloured else 0))
+                for name in names)))
+    return tuple(panels)
+
+
 def compose(view: TopologyView, bench_name: str) -> Picture | None:
-    """The picture of a benchmark: a panel of hints and, if there are any, one of profiles, each with the baseline."""
+    """The picture of a benchmark."""
     suite, bench = view.suite, view.suite.bench(bench_name)
     metric = bench.metric(view.metrics(bench_name)[0])
     kinds = {c.name: c.kind for c in suite.configurations} | {ORACLE: ORACLE}
@@ -103,29 +128,21 @@ def compose(view: TopologyView, bench_name: str) -> Picture | None:
     drawn = [name for name in present if any(kinds[name] in shown for _, shown, _ in PANELS)]
     percents = {name: points_of(view, bench_name, name, metric, True) for name in drawn}
     values = {name: points_of(view, bench_name, name, metric, False) for name in drawn}
-    percent = bool(percents.get(suite.baseline.name)) and not any(
+    bars = len(view.loads(bench_name)) == 1
+    percent = not bars and bool(percents.get(suite.baseline.name)) and not any(
         abs(y) > DWARFING_PERCENT for line in percents.values() for _, y in line)
     chosen = percents if percent else values
     heights = [y for line in chosen.values() for _, y in line]
     if not heights:
         return None
     logarithmic = not percent and min(heights) > 0 and max(heights) / min(heights) > DWARFING_RATIO
-    panels = []
-    for title, shown, own in PANELS:
-        names = [name for name in drawn if kinds[name] in shown]
-        coloured = [name for name in names if kinds[name] in own]
-        # Of a single load, the tables say all.
-        if not coloured or (own[0] in (TODAY, OURS) and len(view.loads(bench_name)) < 2):
-            continue
-        panels.append(Panel(title, tuple(
-            Line(name, chosen[name], style_of(kinds[name], coloured.index(name) if name in coloured else 0))
-            for name in names)))
-    if not panels:
+    panels = panels_of(chosen, kinds, bars)
+    if not panels or set(drawn) <= {suite.baseline.name}:
         return None
     y_label = f"{metric.title}, % better than {suite.baseline.name}" if percent else f"{metric.title} ({metric.unit})"
     hint = "" if percent else f", {metric.better} is better"
     return Picture(f"{suite.name}-{bench_name}-{view.topology}", f"{view.topology}: {bench.title}{hint}", bench.load,
-                   y_label, tuple(view.loads(bench_name)), tuple(panels), percent, logarithmic)
+                   y_label, tuple(view.loads(bench_name)), panels, percent, logarithmic)
 
 
 def matplotlib_modules() -> tuple[ModuleType, ModuleType]:
@@ -155,8 +172,41 @@ def svg_of(figure: Any) -> bytes:
     return f"{declaration}{newline}{SPDX}{rest}\n".encode()
 
 
+def draw_bars(picture: Picture) -> bytes:
+    """The first configuration on top, each with its value."""
+    matplotlib, figure_module = matplotlib_modules()
+    panel, = picture.panels
+    places = {line.name: place for place, line in enumerate(panel.lines)}
+    with style(matplotlib, picture.name):
+        height = 1.8 + 0.26 * len(places)
+        figure = figure_module.Figure(figsize=(6.4, height), layout="constrained")
+        # Below it, room for the legend
+        figure.get_layout_engine().set(rect=(0, 0.3 / height, 1, 1 - 0.3 / height))
+        figure.suptitle(f"{picture.title}\n{picture.x_label} {picture.loads[0]}", fontsize=10.5)
+        axis = figure.subplots()
+        for kind, (colour, title) in BARS.items():
+            bars = {places[line.name]: line.points[0][1] for line in panel.lines if line.style["kind"] == kind}
+            if bars:
+                drawn = axis.barh(list(bars), list(bars.values()), height=0.7, color=colour, label=title)
+                axis.bar_label(drawn, [f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+                                       for value in bars.values()], padding=3, fontsize=8)
+        axis.set_yticks(list(places.values()), list(places))
+        axis.invert_yaxis()
+        axis.margins(x=0.12)
+        axis.set_xlabel(picture.y_label)
+        axis.grid(True, axis="x", color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        if picture.logarithmic:
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
+        figure.legend(loc="lower center", ncol=len(BARS), frameon=False, fontsize=8)
+        return svg_of(figure)
+
+
 def draw(picture: Picture) -> bytes:
     """The SVG file: text stays text, and nothing in it depends on when or where it was made."""
+    if picture.bars:
+        return draw_bars(picture)
     matplotlib, figure_module = matplotlib_modules()
     with style(matplotlib, picture.name):
         figure = figure_module.Figure(figsize=(4.6 * len(picture.panels), 4.6), layout="constrained")

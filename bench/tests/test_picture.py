@@ -58,6 +58,21 @@ class Choices(unittest.TestCase):
         self.assertNotEqual(lines["fork_spread"]["color"], lines["both"]["color"])
         self.assertNotEqual(lines["fork_spread"]["marker"], lines["both"]["marker"])
 
+    def test_bars_where_there_is_one_load(self) -> None:
+        """Values, in the order of the suite; a picture of the baseline alone would say nothing."""
+        found = compose({name: {1: values[1]} for name, values in GENTLE.items()})
+        self.assertTrue(found.bars and not found.percent)
+        panel, = found.panels
+        self.assertEqual([(line.name, line.points[0][1], line.style["kind"]) for line in panel.lines],
+                         [("none", 10.0, suite.BASELINE), ("fork_spread", 9.0, suite.HINT), ("both", 8.0, suite.HINT),
+                          ("background", 12.0, suite.PROFILE), ("oracle", 8.0, suite.ORACLE)])
+        self.assertIn("lower is better", found.title)
+        self.assertIsNone(picture.compose(TopologyView(fake.results({"none": {1: 10.0}}), SMALL, "zen"), "hackbench"))
+
+    def test_each_kind_has_a_bar(self) -> None:
+        drawn = {kind for _, shown, _ in picture.PANELS for kind in shown}
+        self.assertEqual(drawn, set(picture.BARS))
+
     def test_enough_colours(self) -> None:
         hint = suite.load_suite("hint")
         for kind in (suite.HINT, suite.PROFILE):
@@ -83,6 +98,14 @@ class Files(unittest.TestCase):
         self.assertLessEqual({"none", "both", "oracle", "zen: hackbench", "hints", "profiles"}, words)
         self.assertNotIn("<dc:date>", text)
         self.assertNotRegex(text, r"(?m) $")
+
+    def test_bars(self) -> None:
+        drawn = compose({name: {1: values[1]} for name, values in GENTLE.items()})
+        text = picture.draw(drawn).decode()
+        self.assertEqual(text, picture.draw(drawn).decode())
+        root = ElementTree.fromstring(text)
+        words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertLessEqual({"none", "both", "oracle", "12", "baseline", "profiles"}, words)
 
     def test_logarithmic(self) -> None:
         text = picture.draw(compose(COLLAPSE)).decode()
