@@ -1733,48 +1733,31 @@ static int steer_pool_turns(struct steer_pool *pool)
 	return pool->floor > 0 ? DIV_ROUND_UP_ULL(pool->floor, STEER_FLOOR_COST) : 0;
 }
 
-/* One that is idle, where a queue runs as soon as it may; or nr_cpu_ids */
-static int steer_pool_next_idle(struct steer_pool *pool)
-{
-	int cpu;
-
-	for_each_cpu_wrap(cpu, pool->waiting, pool->next_idle) {
-		if (idle_cpu(cpu)) {
-			pool->next_idle = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
-			return cpu;
-		}
-	}
-	return nr_cpu_ids;
-}
-
 /*
  * Turns at the floor, no more at once than CPUs are interrupted. Every other one is for a CPU
- * that is idle, while there is one that had none. Returns how many are for whoever is next.
+ * that is idle, where a queue runs as soon as it may, if there are so many. Returns how many
+ * are for whoever is next.
  */
 static int steer_pool_take_turns(struct steer_pool *pool)
 {
-	int turns = min(pool->turns, STEER_KICK_MOST), others = 0, cpu, first = nr_cpu_ids;
-	bool idle = true;
+	int turns = min(pool->turns, STEER_KICK_MOST), idle, cpu, start = pool->next_idle;
 
 	if (cpumask_empty(pool->waiting))
 		return 0;
-	for (pool->turns -= turns; turns > 0; turns--) {
-		pool->turn_idle = !pool->turn_idle;
-		if (!pool->turn_idle || !idle) {
-			others++;
+	pool->turns -= turns;
+	idle = (turns + !pool->turn_idle) / 2;
+	pool->turn_idle ^= turns & 1;
+	for_each_cpu_wrap(cpu, pool->waiting, start) {
+		if (!idle)
+			break;
+		if (!idle_cpu(cpu))
 			continue;
-		}
-		cpu = steer_pool_next_idle(pool);
-		idle = cpu < nr_cpu_ids && cpu != first;
-		if (!idle) {
-			others++;
-			continue;
-		}
-		if (first == nr_cpu_ids)
-			first = cpu;
 		steer_kick(cpu, true);
+		pool->next_idle = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
+		idle--;
+		turns--;
 	}
-	return others;
+	return turns;
 }
 
 /* Does this CPU run something that is in no pool? */
