@@ -1417,11 +1417,29 @@ static void steer_take_core(struct rq *rq, struct task_group *tg, struct task_st
 	}
 }
 
+/*
+ * Has one of the pools that hold back queues of this CPU anything to give? Of another one,
+ * whose runqueue is not locked, only the first line can be looked at.
+ */
+static bool steer_lines_get(struct steer_waiting *waiting, bool locked)
+{
+	struct steer_line *line;
+
+	if (!locked) {
+		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
+		return line && steer_pool_gives(line->pool);
+	}
+	list_for_each_entry(line, &waiting->lines, link) {
+		if (steer_pool_gives(line->pool))
+			return true;
+	}
+	return false;
+}
+
 /* A task that wanted the core has left it. If it was the last one, whoever waits goes on. */
 static void steer_free_core(struct rq *rq)
 {
 	int thread, cpu = cpu_of(rq);
-	struct steer_line *line;
 
 	for_each_cpu(thread, steer_core_mask(cpu)) {
 		if (thread != cpu && steer_wants_core(rcu_dereference(cpu_rq(thread)->curr)))
@@ -1430,9 +1448,7 @@ static void steer_free_core(struct rq *rq)
 	for_each_cpu(thread, steer_core_mask(cpu)) {
 		struct steer_waiting *waiting = per_cpu_ptr(&steer_waiting, thread);
 
-		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
-		/* Of several pools, one whose line is not the first may have something to give. */
-		if (!line || (!steer_pool_gives(line->pool) && list_is_singular(&waiting->lines)))
+		if (!steer_lines_get(waiting, thread == cpu))
 			continue;
 		if (thread == cpu)
 			irq_work_queue(&waiting->work);
