@@ -552,6 +552,20 @@ static bool gang_resolved(const char *parent, const char *cg)
 	return !strcmp(effective, cg_is(cg, "cpu.gang", "1") ? own : "0");
 }
 
+/* How often a wakeup in @cg asked for the LLC that its hint wants, whatever came of it */
+static long asked_to_wake(const char *cg)
+{
+	static const char * const keys[] = {
+		"hint_wake_followed", "hint_wake_same_llc", "hint_wake_full",
+		"hint_wake_affinity", "hint_wake_irq", "hint_wake_turns",
+	};
+	long sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		sum += cg_count(cg, keys[i]);
+	return sum;
+}
+
 /* Can this machine do it at all? */
 static bool possible(const struct topo *t, enum op op, bool headroom)
 {
@@ -683,16 +697,29 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	EXPECT_TRUE(resolved(self->threaded, self->thread[1]));
 	EXPECT_TRUE(resolved(self->top, self->quiet));
 
-	/* a task is where it may be, and a hint does again what it should */
+	/*
+	 * a task is where it may be, and a hint does again what it should; two of the CPUs
+	 * that went off and on, since where there is no choice it is not asked
+	 */
 	ASSERT_EQ(0, cg_write(self->quiet, "cpu.hint", "wake_affine scan_full"));
 	pid[0] = task_fork(self->quiet);
 	ASSERT_LE(0, pid[0]);
 	if (!pid[0])
 		worker(self, 1);
-	CPU_ZERO(&mask);
-	CPU_SET(cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1), &mask);
+	mask = cpuset_one(cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1));
+	if (self->t.nr_cpus > 1)
+		CPU_SET(cpuset_nth(&self->t.cpus, self->t.nr_cpus - 2), &mask);
 	ASSERT_EQ(0, task_pin(pid[0], &mask));
 	EXPECT_TRUE(WAIT_FOR(CPU_ISSET(task_cpu(pid[0]), &mask)));
+	if (self->t.nr_cpus > 1) {
+		long asked = asked_to_wake(self->quiet);
+		long followed = cg_count(self->quiet, "hint_scan_followed");
+
+		EXPECT_TRUE(WAIT_FOR(asked_to_wake(self->quiet) > asked + 10));
+		EXPECT_TRUE(WAIT_FOR(cg_count(self->quiet, "hint_scan_followed") >
+				     followed + 10));
+		EXPECT_TRUE(CPU_ISSET(task_cpu(pid[0]), &mask));
+	}
 	task_kill(pid[0]);
 
 	/* the last user takes the key with it */
