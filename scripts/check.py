@@ -136,6 +136,12 @@ def isolated(target: Target) -> list[Test]:
     return checked(lambda only: machine(target, "check", "nosmt", append="isolcpus=7", only=only), "isolated_test")
 
 
+def tickless(target: Target) -> list[Test]:
+    """Two CPUs do without ticks; of the kernels that are built anyway, the debug one can do without."""
+    return checked(lambda only: machine(target, "check", "nosmt", "debug", append="nohz_full=3,5", only=only),
+                   "isolated_test")
+
+
 def cgctl_tests(_: Target) -> list[Test]:
     tests = cgctl.test()
     return [*tests, *cgctl_screen.screen(), *cgctl_screen.large_tree(), *cgctl_deb.test()]
@@ -224,6 +230,7 @@ STEPS = (
          lab=True),
     Step("debug-kernel", "build the kernel with lockdep, KASAN, UBSAN", build("debug")),
     Step("debug-nosmt", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
+    Step("debug-tickless", "selftests: tickless CPUs", tickless, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),
 )
 

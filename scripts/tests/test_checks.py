@@ -15,6 +15,7 @@ import context  # noqa: F401
 import check
 import check_licence
 import initramfs
+import kbuild
 import lab
 import lint
 from common import Fail, Target
@@ -229,6 +230,18 @@ class Steps(unittest.TestCase):
         self.assertEqual({test.name for test in tests if test.status == FAILED}, {"a", "b", "c"})
         self.assertIn("without a result", str(tests))
         self.assertIn("the reason", output)
+
+    def test_tickless_cpus(self) -> None:
+        """On a kernel that always has ticks, what the step is there for would be skipped."""
+        with mock.patch.object(initramfs, "build"), \
+                mock.patch.object(check.run, "check", return_value=[Test("x", PASSED)]) as booted:
+            check.tickless(Target())
+        machine, _ = booted.call_args.args
+        self.assertRegex(machine.append, "nohz_full=[0-9]")
+        fragments = [kbuild.read_fragments(names) for variant, names in kbuild.VARIANTS.items()
+                     if machine.kernel == kbuild.image(Target(), variant)]
+        self.assertEqual([kbuild.parse_config(text, name)["CONFIG_NO_HZ_FULL"]
+                          for (name, text), in fragments], ["y"])
 
     def test_names(self) -> None:
         names = [step.name for step in check.STEPS]
