@@ -163,7 +163,7 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 	if (request >= most)
 		return NULL;
 	steer_look_at(tg->css.cgroup);
-	/* All of them are a partition's below. So it runs nothing, and there is no pool for that. */
+	/* All of them are a partition's below: it runs nothing, and has no pool. */
 	if (cpumask_empty(&steer_cpus))
 		return NULL;
 	if (own && own->request == request && steer_pool_suits(own))
