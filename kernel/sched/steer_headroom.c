@@ -363,13 +363,18 @@ static u64 steer_idle_ns(int cpu, u64 now)
 	return idle;
 }
 
-/* Where a queue draws runtime; stable under its rq lock or its cfs_b->lock. */
-static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
+/* Where queues of a group, which may have no headroom, draw runtime on a CPU */
+static struct steer_pool *steer_headroom_pool(struct steer_headroom *hr, int cpu)
 {
-	struct steer_headroom *hr = READ_ONCE(tg->steer.headroom);
 	struct steer_pool *pool = hr ? READ_ONCE(hr->pool) : NULL;
 
 	return pool && cpumask_test_cpu(cpu, pool->cpus) ? pool : NULL;
+}
+
+/* Where a queue draws runtime; stable under its rq lock or its cfs_b->lock. */
+static struct steer_pool *steer_queue_pool(struct task_group *tg, int cpu)
+{
+	return steer_headroom_pool(READ_ONCE(tg->steer.headroom), cpu);
 }
 
 /* ------------------------------------------------------- who gives way to whom */
@@ -904,7 +909,6 @@ static bool steer_headroom_waits_for(struct cfs_rq *cfs_rq, struct sched_entity 
 				     struct sched_entity *pse)
 {
 	struct steer_headroom *held, *own;
-	struct steer_pool *pool;
 
 	if (entity_is_task(se) || entity_is_task(pse) || pse->sched_delayed)
 		return false;
@@ -914,8 +918,7 @@ static bool steer_headroom_waits_for(struct cfs_rq *cfs_rq, struct sched_entity 
 	/* Each is read once: the group may get both of them meanwhile. */
 	held = READ_ONCE(se->my_q->tg->steer.headroom);
 	own = READ_ONCE(pse->my_q->tg->steer.headroom);
-	pool = held ? READ_ONCE(held->pool) : NULL;
-	if (!own || !pool || !cpumask_test_cpu(cpu_of(rq_of(cfs_rq)), pool->cpus) ||
+	if (!own || !steer_headroom_pool(held, cpu_of(rq_of(cfs_rq))) ||
 	    READ_ONCE(own->request) <= READ_ONCE(held->request))
 		return false;
 	return steer_headroom_can_wait(avg_vruntime(cfs_rq) - se->vruntime, se->slice,
