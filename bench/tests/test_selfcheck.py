@@ -210,16 +210,19 @@ class Same(unittest.TestCase):
 
     def test_same(self) -> None:
         self.assertEqual(selfcheck.same(self.result(), self.result()).status, PASSED)
+        later = lab.LabResult("x", 0, [self.result().counters[0], {"at": "exit", "user": 9}], {}, 1)
+        self.assertEqual(selfcheck.same(self.result(), later).status, PASSED, "a switched off machine goes on for a bit")
 
     def test_not_the_same(self) -> None:
-        for second, wanted in ((self.result(user=6), "at mark: user 5 and 6"), (self.result("y"), "print 'x' and 'y'"),
+        for second, wanted in ((self.result(user=6), "at mark 1: user 5 and 6"), (self.result("y"), "print 'x' and 'y'"),
                                (self.result(status=1), "statuses 0 and 1"),
                                (lab.LabResult("x", 0, [{"at": "mark"}] * 2, {}, 1), "user 5 and None"),
                                (lab.LabResult("x", 0, self.result().counters[:1], {}, 1), "2 and 1 counts")):
             test = selfcheck.same(self.result(), second)
             self.assertEqual(test.status, FAILED)
             self.assertIn(wanted, test.detail)
-        self.assertEqual(selfcheck.same(*[lab.LabResult("x", 0, [], {}, 1)] * 2).status, FAILED)
+        for counts in [], [{"at": "exit"}]:
+            self.assertEqual(selfcheck.same(*[lab.LabResult("x", 0, counts, {}, 1)] * 2).status, FAILED)
 
     def test_two_boots(self) -> None:
         with mock.patch.object(lab, "kernel_image", return_value=Path("k")), \
