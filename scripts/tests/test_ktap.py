@@ -75,8 +75,10 @@ class Judge(unittest.TestCase):
             self.assertTrue(self.judge(whole[:end]), f"success although cut at {end}: {whole[:end]!r}")
 
     def test_nothing(self) -> None:
-        self.assertIn("machine: report", self.judge(""))
-        self.assertIn("a: start", self.judge(""))
+        """What it did not report is not judged, so that a hang while it boots is told from one with wrong caches."""
+        self.assertEqual(self.judge(""), ["a: start", "machine: report"])
+        self.assertEqual(self.judge(f"@hint {NONCE} present=1\r\n"),
+                         ["machine: last-level caches", "a: start", "machine: report"])
 
     def test_program_not_run(self) -> None:
         self.assertEqual(self.judge(report(("a", GOOD, 0)), ("a", "b")), ["b: start", "machine: programs"])

@@ -71,7 +71,10 @@ class SecondLook(unittest.TestCase):
                 Test("console: rcu: INFO: rcu_preempt detected stall", FAILED), Test("console: Call Trace", FAILED)]
         tests, asked, _ = self.look([MACHINE, lost, *rest], [MACHINE, GOOD])
         self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]))
-        for beside in OTHER, BAD, COMPLAINT, Test("console: possible circular locking", FAILED):
+        early = [Test(f"{program}_test: start", FAILED) for program in ("interface", "wake")]
+        tests, asked, _ = self.look([*early, lost, *rest], [MACHINE, GOOD])
+        self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]), "before a program ran")
+        for beside in OTHER, BAD, Test("machine: last-level caches", FAILED), COMPLAINT, Test("console: possible circular locking", FAILED):
             tests, asked, _ = self.look([lost, beside])
             self.assertEqual((tests, asked), ([lost, beside], []))
         tests, _, _ = self.look([lost], [lost])
