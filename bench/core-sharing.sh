@@ -26,6 +26,12 @@ serving() {
 	echo 0 > $trace/tracing_on
 	awk '
 function kind(comm) { return comm ~ /^serve/ ? "main" : comm ~ /^sidejob/ ? "side" : comm ~ /^swapper/ ? "idle" : "other" }
+# What ran on the other thread is known from here on, and not from before what was overwritten of this one.
+/^##### CPU [0-9]+ buffer started/ {
+	core = int($3 / 2)
+	delete runs[2 * core]
+	delete runs[2 * core + 1]
+}
 / sched_switch: / {
 	for (f = 1; $f !~ /^\[/; f++) ;
 	cpu = substr($f, 2) + 0
