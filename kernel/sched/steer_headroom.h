@@ -247,6 +247,9 @@ bool __steer_headroom_held(struct task_group *tg, int cpu);
 bool __steer_headroom_constrained(struct cfs_rq *cfs_rq);
 struct task_group *__steer_headroom_group(struct task_struct *p);
 bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
+void __steer_headroom_claim(int cpu);
+bool __steer_headroom_claimed(int cpu);
+unsigned long steer_headroom_claims_met(void);
 int steer_headroom_wanting(struct task_group *tg, int cpu);
 unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,
@@ -382,6 +385,29 @@ static __always_inline bool steer_headroom_gives_way(struct task_struct *p, int 
 }
 
 /**
+ * steer_headroom_claim - a CPU was chosen for a task of a group with a headroom
+ * @cpu: the CPU, where the task is about to be queued
+ *
+ * For a few microseconds, or until @cpu changes to another task.
+ */
+static __always_inline void steer_headroom_claim(int cpu)
+{
+	if (static_branch_unlikely(&steer_headroom_key.key))
+		__steer_headroom_claim(cpu);
+}
+
+/**
+ * steer_headroom_claimed - is a task of a group with a headroom on its way to a CPU?
+ * @cpu: the CPU
+ *
+ * Return: true if it probably is.
+ */
+static __always_inline bool steer_headroom_claimed(int cpu)
+{
+	return static_branch_unlikely(&steer_headroom_key.key) && __steer_headroom_claimed(cpu);
+}
+
+/**
  * steer_headroom_present - on how many CPUs are others of a task's group?
  * @p: the task, which is not runnable; its p->pi_lock is held
  * @cpus: the CPUs
@@ -469,6 +495,8 @@ static inline void steer_headroom_unthrottled(struct cfs_rq *cfs_rq) { }
 static inline struct task_group *steer_headroom_group(struct task_struct *p) { return NULL; }
 static inline bool steer_headroom_protects(struct task_struct *p) { return false; }
 static inline bool steer_headroom_gives_way(struct task_struct *p, int cpu) { return false; }
+static inline void steer_headroom_claim(int cpu) { }
+static inline bool steer_headroom_claimed(int cpu) { return false; }
 static inline int steer_headroom_wanting(struct task_group *tg, int cpu) { return 0; }
 
 static inline unsigned int steer_headroom_present(struct task_struct *p,

@@ -38,6 +38,9 @@
 /* For how long what is held back waits for what is protected, in its slices. */
 #define STEER_WAIT_SLICES	4
 
+/* How long it may take from when a CPU is chosen for a task until it is queued there [ns]. */
+#define STEER_CLAIM		3000U
+
 /* With less idle time than one part in this many of the demand, it is exhausted. */
 #define STEER_EXHAUSTED_PART	4
 
@@ -413,6 +416,20 @@ static inline s64 steer_headroom_debt(s64 debt, s64 cap, s64 used, u64 periods, 
 static inline bool steer_headroom_can_wait(s64 lag, u64 slice, unsigned long weight)
 {
 	return lag * (s64)weight <= (s64)(STEER_WAIT_SLICES * slice * 1024);
+}
+
+/**
+ * steer_headroom_claims - may the task for which a CPU was chosen still be on its way?
+ * @now: the clock of the CPU that asks [ns]
+ * @claimed: when that was, by the clock of the CPU that chose; 0 for never
+ *
+ * The clocks of two CPUs may differ by a little, so it may be in the future.
+ *
+ * Return: true if it was not longer than STEER_CLAIM ago.
+ */
+static inline bool steer_headroom_claims(u64 now, u64 claimed)
+{
+	return claimed && abs_diff(now, claimed) <= STEER_CLAIM;
 }
 
 /**

@@ -414,6 +414,21 @@ static void can_wait_test(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, steer_headroom_can_wait(-(s64)(1000 * MS), 3 * MS, 204800));
 }
 
+/* For as long as a task may be on its way, by clocks that differ a little. */
+static void claims_test(struct kunit *test)
+{
+	u64 now = 1000000 * MS;
+
+	KUNIT_EXPECT_TRUE(test, steer_headroom_claims(now, now));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_claims(now, now - STEER_CLAIM));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_claims(now, now - STEER_CLAIM - 1));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_claims(now, now + STEER_CLAIM));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_claims(now, now + STEER_CLAIM + 1));
+	/* never, even while a clock is still young */
+	KUNIT_EXPECT_FALSE(test, steer_headroom_claims(now, 0));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_claims(STEER_CLAIM / 2, 0));
+}
+
 /* With how many a pool shares: all of its arena, some of the others. */
 static void strangers_test(struct kunit *test)
 {
@@ -567,6 +582,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(carry_test),
 	KUNIT_CASE(debt_test),
 	KUNIT_CASE(can_wait_test),
+	KUNIT_CASE(claims_test),
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(level_limits_test),

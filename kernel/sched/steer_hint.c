@@ -21,7 +21,8 @@
  *
  * That look can be outdated by the time the task is queued, as it can on the
  * default path: two wakers may choose one CPU. The window is the same few
- * hundred nanoseconds, and the load balancer repairs it inside the LLC.
+ * hundred nanoseconds, and the load balancer repairs it inside the LLC. Of tasks
+ * for which CPU is left idle, the first one claims it: see steer_headroom_claim().
  *
  * Wakeup
  * ------
@@ -257,6 +258,16 @@ static __always_inline bool steer_cpu_idle(struct task_struct *p, int cpu)
 	return available_idle_cpu(cpu) || steer_cpu_gives_way(p, cpu);
 }
 
+/*
+ * The same, for one that looks for a CPU. If CPU is left idle for @p, one to which another
+ * such task is on its way will be busy when @p comes there.
+ */
+static bool steer_cpu_open(struct task_struct *p, int cpu)
+{
+	return steer_cpu_idle(p, cpu) &&
+	       !(steer_headroom_protects(p) && steer_headroom_claimed(cpu));
+}
+
 /* cpus_share_cache() without a call. */
 static __always_inline bool steer_same_llc(int a, int b)
 {
@@ -341,7 +352,7 @@ static int steer_scan(struct task_struct *p, const struct cpumask *span,
 			continue;
 		if ((*budget)-- <= 0)
 			break;
-		if (!steer_cpu_idle(p, cpu))
+		if (!steer_cpu_open(p, cpu))
 			continue;
 		if (steer_siblings_idle(cpu))
 			return cpu;
@@ -354,7 +365,7 @@ static int steer_scan(struct task_struct *p, const struct cpumask *span,
 static bool steer_try(struct task_struct *p, const struct cpumask *span, int cpu)
 {
 	return cpumask_test_cpu(cpu, span) && steer_cpu_allowed(p, cpu) &&
-	       steer_cpu_idle(p, cpu);
+	       steer_cpu_open(p, cpu);
 }
 
 /*
@@ -380,7 +391,8 @@ static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
 	int cpu;
 
 	for_each_cpu_wrap(cpu, span, cpumask_test_cpu(prev_cpu, span) ? prev_cpu : target) {
-		if (steer_cpu_allowed(p, cpu) && steer_headroom_gives_way(p, cpu))
+		if (steer_cpu_allowed(p, cpu) && steer_headroom_gives_way(p, cpu) &&
+		    !steer_headroom_claimed(cpu))
 			return cpu;
 	}
 	return -1;
@@ -390,7 +402,8 @@ static int steer_kept_in_llc(struct task_struct *p, int target, int prev_cpu)
 static bool steer_cpu_free(struct task_struct *p, int cpu)
 {
 	return steer_cpu_allowed(p, cpu) &&
-	       (steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu));
+	       (steer_cpu_idle(p, cpu) || steer_headroom_gives_way(p, cpu)) &&
+	       !steer_headroom_claimed(cpu);
 }
 
 /*
@@ -410,8 +423,10 @@ static int steer_core_in_llc(struct task_struct *p, int target, int prev_cpu)
 		if (!steer_cpu_free(p, cpu))
 			continue;
 		for_each_cpu(thread, steer_core_mask(cpu)) {
-			if (thread != cpu && !available_idle_cpu(thread) &&
-			    !steer_headroom_gives_way(p, thread))
+			if (thread == cpu)
+				continue;
+			if (steer_headroom_claimed(thread) ||
+			    (!available_idle_cpu(thread) && !steer_headroom_gives_way(p, thread)))
 				break;
 		}
 		if (thread >= nr_cpu_ids)
@@ -1104,7 +1119,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 
 		if (!elsewhere && !no_search && !steer_same_llc(target, prev_cpu))
 			return false;
-		if (!steer_cpu_allowed(p, prev_cpu) || !steer_cpu_idle(p, prev_cpu))
+		if (!steer_cpu_allowed(p, prev_cpu) || !steer_cpu_open(p, prev_cpu))
 			return false;
 		*found = prev_cpu;
 		p->recent_used_cpu = prev_cpu;
@@ -1136,9 +1151,15 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 
 	lockdep_assert_held(&p->pi_lock);
 
-	/* Its hint has looked there, and beyond it, if not in vain in this jiffy. */
-	if ((hint & STEER_REACH) || steer_overflows(p, hint, sync))
+	/*
+	 * Its hint has looked there, and beyond it, if not in vain in this jiffy; or it saw
+	 * that the default path finds the target idle.
+	 */
+	if ((hint & STEER_REACH) || steer_overflows(p, hint, sync)) {
+		if (steer_cpu_open(p, target))
+			steer_headroom_claim(target);
 		return -1;
+	}
 	if (steer_wake_completes(prev_cpu))
 		return -1;
 	/* It takes the place of its waker, or turns with it. */
@@ -1146,14 +1167,17 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	    steer_takes_turns(p, sync))
 		return -1;
 	/* The default path takes it. With SMT, it may be worth less than where @p ran last. */
-	if (!sched_smt_active() && steer_cpu_idle(p, target))
+	if (!sched_smt_active() && steer_cpu_open(p, target)) {
+		steer_headroom_claim(target);
 		return -1;
+	}
 	cpu = steer_room_in_llc(p, target, prev_cpu);
+	if (cpu < 0)
+		cpu = steer_llc_is_own(p, target) ? steer_leave_llc(p, target) :
+		      steer_idle_beyond(p, target, prev_cpu, 0);
 	if (cpu >= 0)
-		return cpu;
-	if (steer_llc_is_own(p, target))
-		return steer_leave_llc(p, target);
-	return steer_idle_beyond(p, target, prev_cpu, 0);
+		steer_headroom_claim(cpu);
+	return cpu;
 }
 
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
@@ -1172,10 +1196,12 @@ int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		return -1;
 
 	/* A trace has the verdict on each word, which is more than is needed here. */
-	if (!trace_steer_wake_enabled() && !READ_ONCE(steer_hint_seed1) &&
-	    steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
-		return found;
-	return steer_wake_search(p, prev_cpu, target, sync, hint);
+	if (trace_steer_wake_enabled() || READ_ONCE(steer_hint_seed1) ||
+	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
+		found = steer_wake_search(p, prev_cpu, target, sync, hint);
+	if (found >= 0 && steer_headroom_protects(p))
+		steer_headroom_claim(found);
+	return found;
 }
 
 /*
