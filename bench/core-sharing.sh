@@ -4,11 +4,13 @@
 #   make lab TOPO=zen CMD="$(cat bench/core-sharing.sh)"
 # For the service alone, and for each of `demands`, without and with `hint`: serve's own figures, and of the time that it
 # ran (its last milliseconds, as many as a small trace buffer holds) the part in percent beside itself, beside the side
-# job, and alone on the core. CPUs 2n and 2n + 1 are taken for the threads of a core.
+# job, and alone on the core. CPUs 2n and 2n + 1 are taken for the threads of a core. And how often the service's tasks
+# passed over a CPU because another one of them was on its way there.
 set -e
 demands=${demands:-20 30} hint=${hint:-fork_spread wake_affine} load=${load:-40:0.4} warmup=${warmup:-0.2}
-cgroup=/sys/fs/cgroup trace=/sys/kernel/tracing
+cgroup=/sys/fs/cgroup trace=/sys/kernel/tracing debug=/sys/kernel/debug
 [ -e $trace/trace ] || mount -t tracefs none $trace
+[ -e $debug/sched ] || mount -t debugfs none $debug
 echo +cpu > $cgroup/cgroup.subtree_control
 mkdir $cgroup/t
 echo +cpu > $cgroup/t/cgroup.subtree_control
@@ -18,12 +20,18 @@ echo 64 > $trace/buffer_size_kb
 echo 0 > $trace/tracing_on
 echo 1 > $trace/events/sched/sched_switch/enable
 
+passed_over() {
+	sed -n 's/^headroom_claims_met //p' $debug/sched/steer
+}
+
 serving() {
 	echo "$@"
+	before=$(passed_over)
 	: > $trace/trace
 	echo 1 > $trace/tracing_on
 	join $cgroup/t/main serve --capacity "$capacity" --load "$load" --warmup "$warmup"
 	echo 0 > $trace/tracing_on
+	echo "a CPU was passed over $(($(passed_over) - before)) times"
 	awk '
 function kind(comm) { return comm ~ /^serve/ ? "main" : comm ~ /^sidejob/ ? "side" : comm ~ /^swapper/ ? "idle" : "other" }
 # What ran on the other thread is known from here on, and not from before what was overwritten of this one.

@@ -224,20 +224,25 @@ def measure(program: str, name: str, *options: str) -> dict[str, Any]:
 
 
 def judge_sharing(text: str) -> list[Test]:
-    """Of what core-sharing.sh prints, how much of the service's time is beside the side job."""
-    tests, case = [], ""
+    """Of what core-sharing.sh prints, how much of the service's time is beside the side job, and whether its tasks see
+    that another one is on its way to a CPU."""
+    tests, case, passed_over = [], "", 0
     for line in text.splitlines():
         beside = re.search(r"the side job ([0-9.]+) %", line)
         if line.startswith("headroom "):
-            case = line
+            case, passed_over = line, 0
+        elif counted := re.fullmatch(r"a CPU was passed over (\d+) times", line):
+            passed_over = int(counted[1])
         elif case and beside:
             print(f"    {case}: {beside[1]} % of the service's time beside the side job", flush=True)
             # Where it is never there, it has not run.
             fine = 0 < float(beside[1]) <= BESIDE_MOST
             tests.append(Test(f"core-sharing: {case}", PASSED if fine else FAILED,
                               "" if fine else f"{beside[1]} %; wanted: more than 0 and at most {BESIDE_MOST:g} %"))
+            print(f"    {case}: a CPU passed over {passed_over} times", flush=True)
+            tests.append(Test(f"core-sharing: {case}: a claimed CPU is passed over", PASSED if passed_over else FAILED))
             case = ""
-    if len(tests) != SHARING_CASES:
+    if len(tests) != 2 * SHARING_CASES:
         tests.append(Test("core-sharing", FAILED, f"not measured: {text[-1000:]}"))
     return tests
 

@@ -49,23 +49,32 @@ class FullMachine(unittest.TestCase):
 
 
 class CoreSharing(unittest.TestCase):
-    def judged(self, *cases: str) -> list[str]:
+    def judged(self, *cases: str, claims: int = 7) -> list[str]:
         text = "alone\n  load, %  requests\n9 switches; beside itself 42.0 %, the side job 0.0 %, nothing 58.0 %\n"
         for case in cases:
             name, percent = case.rsplit(" ", 1)
-            text += f"{name}\n  load, %  requests\n    40.0      100\n" \
+            text += f"{name}\n  load, %  requests\n    40.0      100\na CPU was passed over {claims} times\n" \
                     f"9 switches; beside itself 42.0 %, the side job {percent} %, nothing 9.0 %\n"
         with contextlib.redirect_stdout(io.StringIO()):
             return [f"{test.name} {test.status}" for test in regression.judge_sharing(text)]
 
+    def beside(self, *cases: str) -> list[str]:
+        return [test for test in self.judged(*cases) if "claimed" not in test]
+
     def test_each_case(self) -> None:
-        self.assertEqual(self.judged("headroom 30, hint inherit 5.2", "headroom 30, hint fork_spread wake_affine 28.1"),
+        self.assertEqual(self.beside("headroom 30, hint inherit 5.2", "headroom 30, hint fork_spread wake_affine 28.1"),
                          ["core-sharing: headroom 30, hint inherit passed",
                           "core-sharing: headroom 30, hint fork_spread wake_affine failed"])
 
     def test_a_side_job_that_did_not_run(self) -> None:
-        self.assertEqual(self.judged("headroom 30, hint inherit 5.2", "headroom 30, hint wake_affine 0.0")[-1],
+        self.assertEqual(self.beside("headroom 30, hint inherit 5.2", "headroom 30, hint wake_affine 0.0")[-1],
                          "core-sharing: headroom 30, hint wake_affine failed")
+
+    def test_claims_that_nobody_sees(self) -> None:
+        for claims, wanted in (1, "passed"), (0, "failed"):
+            self.assertEqual(self.judged("headroom 30, hint a 5.2", "headroom 30, hint b 5.2", claims=claims)[1::2],
+                             [f"core-sharing: headroom 30, hint {hint}: a claimed CPU is passed over {wanted}"
+                              for hint in "ab"])
 
     def test_not_all_measured(self) -> None:
         self.assertEqual(self.judged("headroom 30, hint inherit 5.2")[-1], "core-sharing failed")
