@@ -74,7 +74,8 @@ class SecondLook(unittest.TestCase):
         early = [Test(f"{program}_test: start", FAILED) for program in ("interface", "wake")]
         tests, asked, _ = self.look([*early, lost, *rest], [MACHINE, GOOD])
         self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]), "before a program ran")
-        for beside in OTHER, BAD, Test("machine: last-level caches", FAILED), COMPLAINT, Test("console: possible circular locking", FAILED):
+        for beside in (OTHER, BAD, COMPLAINT, Test("machine: last-level caches", FAILED),
+                       Test("console: possible circular locking", FAILED)):
             tests, asked, _ = self.look([lost, beside])
             self.assertEqual((tests, asked), ([lost, beside], []))
         tests, _, _ = self.look([lost], [lost])
