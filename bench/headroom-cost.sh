@@ -38,7 +38,7 @@ for file in $cgroup/p*/main/cpu.headroom; do [ $limit = max ] || echo 30 > "$fil
 [ "$groups" = 0 ] || : > /tmp/go
 sleep 0.3
 for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_function_entry csd/csd_function_exit \
-	${decisions:+csd/csd_queue_cpu} steer/steer_headroom_update; do
+	${decisions:+csd/csd_queue_cpu} ${waits:+lock/contention_begin lock/contention_end} steer/steer_headroom_update; do
 	echo 1 > $trace/events/$event/enable
 done
 sleep "$seconds"
@@ -70,8 +70,13 @@ name == "hrtimer_expire_entry:" && /function=(steer_pool_timer|sched_cfs_(period
 }
 name == "csd_queue_cpu:" { ends("decisions", cpu) }
 name == "hrtimer_expire_exit:" && ("timer", key) in began { ends("decisions", cpu); ends("timer", key) }
-name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp }
-name == "csd_function_exit:" { ends("interrupts", key) }
+name == "contention_begin:" && /SPIN/ {
+	where[key] = cpu in in_timer ? "waits in timers" : cpu in in_interrupt ? "waits in interrupts" : "waits elsewhere"
+	began[where[key], key] = stamp
+}
+name == "contention_end:" { ends(where[key], key) }
+name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp; in_interrupt[cpu] = 1 }
+name == "csd_function_exit:" { ends("interrupts", key); delete in_interrupt[cpu] }
 name == "steer_headroom_update:" { periods++; last = $0 }
 END {
 	for (kind in sum)

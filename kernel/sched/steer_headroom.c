@@ -92,8 +92,8 @@
  * share where each of its queues has to get on (see below), what it had beyond its
  * cap is taken off the next one.
  *
- * Both sums are made as groups draw runtime and are denied it, so that the update
- * takes the same time for one group and for a thousand.
+ * Both sums are made as groups draw runtime and are denied it, on each CPU for itself, so
+ * that the update takes the same time for one group and for a thousand.
  *
  * How runtime is given
  * --------------------
@@ -194,11 +194,9 @@
  * at the floor, is for whoever waits, on any core. Until that is used up, nobody has
  * to leave.
  *
- * As many CPUs as there are come to one pool for that, so they do not lock it: what a queue gives
- * back is an amount from which the next one takes. What their groups used is set right when
- * they draw, and what nobody took by the next part is tokens again. With 32 CPUs and a demand
- * of 20 %, the mean latency of a service was 1.10 times that alone when both took the lock,
- * and is 1.07 times that.
+ * What a queue gives back is tokens again, at once, and the next one takes it. With 32 CPUs
+ * and a demand of 20 %, the mean latency of a service was 1.10 times that alone when both
+ * took a lock of the pool, and is 1.07 times that.
  *
  * Who is let go on there has no claim to the time for which it was not: it was given to
  * others of its pool. Otherwise the task that it is to leave CPU idle for would be the one to
@@ -210,14 +208,20 @@
  *
  * Locks
  * -----
- * rq lock, then cfs_b->lock (the group's), then pool->lock: all raw. A draw holds
- * the last for some ten instructions, the update for the controller's arithmetic:
- * it has read the clocks before. When many CPUs are let go on at once, each takes a slice
- * of the budget before it locks its runqueue, and gives it to its queues without the
- * pool's lock; only for one that it is not enough for, or that is denied, it asks the pool.
- * So no runqueue is locked for as long as it takes until all of them had their turn.
- * What queues give back and take without it are two atomic amounts, of the pool and of their
- * group; whoever reads them may see one before the other, and is off by a slice at most.
+ * rq lock, then cfs_b->lock (the group's): both raw. A draw takes no lock of the pool. One
+ * that all CPUs have to take was waited for up to 31 us, with a runqueue locked, on 32 CPUs,
+ * as their ticks come at the same time. So what a draw writes is its group's, or its CPU's,
+ * but for the tokens, which are one atomic amount, and the floor, which is another one;
+ * who is denied since its group has had its share writes neither. A queue that waits gets its
+ * slice without cfs_b->lock as well, unless its group has a cpu.max, has less than a slice to
+ * use, or has had nothing yet in the period; unthrottle_cfs_rq() takes it for a moment.
+ * What a draw reads is what the timer has written (struct steer_account). A draw that is
+ * under way as a period ends may be counted in the next one, or see the level of one and the
+ * number of the other; the time for that is as long as the controller's arithmetic.
+ *
+ * pool->lock is for those who want to see what the timer wrote as of one moment. It is held
+ * for the controller's arithmetic, which has read the clocks and the tallies before.
+ *
  * Lines, and the queues in them, are protected by the rq lock.
  * Joining and leaving pools, requests, and the end of groups are serialised by
  * steer_headroom_mutex, which nests inside cgroup_mutex and outside of the lock
@@ -259,9 +263,6 @@
 /* What such a grant costs the floor at most: a tick may be late by one. */
 #define STEER_FLOOR_COST	(STEER_GRANT_FLOOR + TICK_NSEC)
 
-/* What a CPU takes at once for its queues: for a part, and for what one owes after a tick. */
-#define STEER_PURSE		(STEER_PART + TICK_NSEC)
-
 /* Idle clocks that are not older need not be read again. */
 #define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
 
@@ -280,9 +281,9 @@
 /* With a runqueue locked: queues looked at, in a line too, and let go on, at most. */
 #define STEER_LOOK_MOST		64
 #define STEER_LOOK_LINE		16
-#define STEER_RESUME_MOST	8
+#define STEER_RESUME_MOST	2
 /* In one interrupt. While some wait, there is another one in 5 ms. */
-#define STEER_ROUNDS_MOST	8
+#define STEER_ROUNDS_MOST	32
 
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
@@ -306,15 +307,17 @@ struct steer_clock {
 static DEFINE_PER_CPU_ALIGNED(struct steer_clock, steer_clock);
 
 /**
- * struct steer_line - queues of a CPU that a pool holds back; under the rq lock
+ * struct steer_line - a CPU's part of a pool; under the rq lock
  * @pool: the pool
- * @queues: by their steer.waiting, the one that waited longest first
+ * @queues: those it holds back, by their steer.waiting, the one that waited longest first
  * @link: among the lines of the CPU, while there are any
+ * @tally: of what queues of the CPU drew. The pool's timer reads it without the lock
  */
 struct steer_line {
 	struct steer_pool *pool;
 	struct list_head queues;
 	struct list_head link;
+	struct steer_tally tally;
 };
 
 /**
@@ -325,7 +328,6 @@ struct steer_line {
  * @work: the same, from the CPU itself, with its runqueue locked
  * @anyway: whoever wants the core to itself does not matter to those whom @csd lets go on
  * @beside: nor does it to those who were let go on last; under the rq lock
- * @takes: the last queue that could take what others gave back did; under the rq lock
  * @leave: to interrupt the CPU because what runs there shall leave its core to another one
  * @told: @leave is on its way
  * @claimed: when the CPU was last chosen for a task with a headroom that woke up [ns]; 0 as
@@ -342,7 +344,6 @@ struct steer_waiting {
 	struct irq_work work;
 	bool anyway;
 	bool beside;
-	bool takes;
 	call_single_data_t leave;
 	atomic_t told;
 	u64 claimed ____cacheline_aligned_in_smp;
@@ -493,62 +494,87 @@ static bool steer_queue_leaves(struct cfs_rq *cfs_rq)
 
 /* ------------------------------------------------------- drawing runtime */
 
-/* A group used that much, in the period of the account that it is counted in. */
-static void steer_headroom_use(struct steer_headroom *hr, struct steer_account *account,
-			       s64 amount)
+/* For whoever has the runqueue's lock. The timer may see one of two that go together later. */
+static void steer_tally_count(s64 *what, s64 amount)
 {
-	hr->used += amount;
-	if (hr->capped && hr->epoch == account->epoch)
-		account->shares.capped_used += amount;
+	WRITE_ONCE(*what, *what + amount);
 }
 
-/*
- * What queues of a group took and gave back without a lock, which is a use of it as others
- * are. For the pool it is none: what is taken was given back before.
- */
-static void steer_headroom_settle(struct steer_headroom *hr, struct steer_account *account)
+/* Where it is counted what a queue draws; REQUIRES: its rq lock */
+static struct steer_tally *steer_queue_tally(struct cfs_rq *cfs_rq, struct steer_pool *pool)
+{
+	struct rq *rq = rq_of(cfs_rq);
+
+	lockdep_assert_rq_held(rq);
+
+	if (!READ_ONCE(pool->drawn))
+		WRITE_ONCE(pool->drawn, true);
+	return &per_cpu_ptr(pool->lines, cpu_of(rq))->tally;
+}
+
+/* A group used that much. */
+static void steer_headroom_use(struct steer_headroom *hr, struct steer_tally *tally,
+			       s64 amount)
 {
 	lockdep_assert_held(&hr->tg->cfs_bandwidth.lock);
 
-	if (atomic64_read(&hr->moved))
-		steer_headroom_use(hr, account, atomic64_xchg(&hr->moved, 0));
+	WRITE_ONCE(hr->used, hr->used + amount);
+	if (hr->capped)
+		steer_tally_count(&tally->capped_used, amount);
+}
+
+/* What queues of a group took and gave back without a lock, which is a use of it as others are. */
+static void steer_headroom_settle(struct steer_headroom *hr, struct steer_tally *tally)
+{
+	s64 moved = atomic64_read(&hr->moved);
+
+	if (!moved)
+		return;
+	steer_headroom_use(hr, tally, moved);
+	/* Pairs with steer_headroom_room(), which may see it twice, but not miss it. */
+	smp_wmb();
+	atomic64_sub(moved, &hr->moved);
 }
 
 /*
  * The first draw of a group of this weight in a period. It may have had one in the next
- * already, on another CPU, if the account is a purse.
+ * already, on another CPU that has seen it begin.
  */
-static void steer_headroom_renew(struct steer_headroom *hr, struct steer_account *account,
-				 u64 weight)
+static void steer_headroom_renew(struct steer_headroom *hr, const struct steer_pool *pool,
+				 struct steer_tally *tally, u64 epoch, u64 weight)
 {
-	u64 periods = account->epoch - hr->epoch;
+	const struct steer_account *account = &pool->account;
+	u64 periods = epoch - hr->epoch;
 	s64 cap;
 
 	lockdep_assert_held(&hr->tg->cfs_bandwidth.lock);
 
-	steer_headroom_settle(hr, account);
-	if ((s64)periods <= 0)
+	if ((s64)periods <= 0) {
+		steer_headroom_settle(hr, tally);
 		return;
-	cap = steer_headroom_cap(account->whole_level, weight);
+	}
+	/* Too late for what is said about the cap, but not for what it saves and owes. */
+	hr->used += atomic64_xchg(&hr->moved, 0);
+	cap = steer_headroom_cap(READ_ONCE(account->whole_level), weight);
 	hr->carried = !hr->epoch ? 0 :
 		steer_headroom_carry(hr->carried, cap, hr->used, periods, STEER_GRANT_LEAST);
 	hr->debt = !hr->epoch ? 0 :
-		steer_headroom_debt(hr->debt, steer_headroom_cap(account->last_level, weight),
+		steer_headroom_debt(hr->debt,
+				    steer_headroom_cap(READ_ONCE(account->last_level), weight),
 				    hr->used, periods, cap);
-	hr->epoch = account->epoch;
-	hr->used = 0;
+	WRITE_ONCE(hr->used, 0);
 	hr->capped = false;
 	hr->denied = false;
-	hr->periods += account->binding;
-	account->shares.active_weight += weight;
+	hr->periods += READ_ONCE(account->binding);
+	steer_tally_count(&tally->active_weight, weight);
+	/* Who sees this needs no lock to take from the pool: see steer_queue_take(). */
+	smp_store_release(&hr->epoch, epoch);
 }
 
-static void steer_headroom_give(struct steer_headroom *hr, struct steer_account *account,
-				s64 amount)
+static u64 steer_pool_epoch(const struct steer_pool *pool)
 {
-	steer_headroom_use(hr, account, amount);
-	account->shares.used += amount;
-	account->tokens -= amount;
+	/* Pairs with steer_pool_update(): what that decided for a period is there, too. */
+	return smp_load_acquire(&pool->account.epoch);
 }
 
 /* What a group of this weight may still use; without cfs_b->lock only a guess. */
@@ -558,8 +584,10 @@ static s64 steer_headroom_room(struct steer_headroom *hr, u64 level, u64 weight)
 
 	if (room == S64_MAX)
 		return room;
-	return room + READ_ONCE(hr->carried) - READ_ONCE(hr->debt) - READ_ONCE(hr->used) -
-	       atomic64_read(&hr->moved);
+	room -= atomic64_read(&hr->moved);
+	/* Pairs with steer_headroom_settle(). */
+	smp_rmb();
+	return room + READ_ONCE(hr->carried) - READ_ONCE(hr->debt) - READ_ONCE(hr->used);
 }
 
 /* Did a queue not get on in all of the last period? It may be new here, too. */
@@ -568,87 +596,73 @@ static bool steer_queue_starves(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 	return READ_ONCE(pool->account.epoch) - cfs_rq->steer.epoch > 1;
 }
 
-/* What of its wish a group of this weight may have, if there is as much */
-static s64 steer_account_due(struct steer_account *account, struct steer_headroom *hr,
-			     u64 weight, u64 want)
+/* Take as many tokens as there are, up to @most, but none if they are fewer than @least. */
+static s64 steer_pool_take(struct steer_pool *pool, s64 most, s64 least)
 {
-	if (!account->binding)
-		return want;
-	return min_t(s64, want, steer_headroom_room(hr, account->level, weight));
+	s64 tokens = atomic64_read(&pool->tokens), got;
+
+	do {
+		got = min(tokens, most);
+		if (got < least)
+			return 0;
+	} while (!atomic64_try_cmpxchg(&pool->tokens, &tokens, tokens - got));
+	return got;
 }
 
-/* What a group gets of what is due to it, if that is at least @least, else nothing */
-static u64 steer_account_grant(struct steer_account *account, struct steer_headroom *hr,
-			       s64 due, s64 least)
+/* The last one may have more than what is left of it, and goes on to the next period. */
+static bool steer_pool_take_floor(struct steer_pool *pool, s64 cost)
 {
-	if (account->binding)
-		due = min(due, account->tokens);
-	if (due < least)
-		return 0;
-	steer_headroom_give(hr, account, due);
-	return due;
-}
-
-/* Is enough for a grant among what queues gave back? Only a guess. */
-static bool steer_pool_has_returns(const struct steer_pool *pool)
-{
-	return atomic64_read(&pool->returned) >= (s64)STEER_GRANT_LEAST;
-}
-
-/* What no other queue took of it is tokens again, as if it had not been given. */
-static void steer_pool_collect(struct steer_pool *pool)
-{
-	s64 returned;
-
-	lockdep_assert_held(&pool->lock);
-
-	if (!atomic64_read(&pool->returned))
-		return;
-	returned = atomic64_xchg(&pool->returned, 0);
-	pool->account.tokens += returned;
-	pool->account.shares.used -= returned;
+	if (atomic64_read(&pool->floor) <= 0)
+		return false;
+	if (atomic64_fetch_sub(cost, &pool->floor) > 0)
+		return true;
+	atomic64_add(cost, &pool->floor);
+	return false;
 }
 
 /*
- * What a queue gets; REQUIRES: pool->lock. Of a debt that is forgiven no more is
+ * What a queue gets; REQUIRES: cfs_b->lock. Of a debt that is forgiven no more is
  * counted than a queue could have used by right: when it was made, the idle clock
  * has shown it.
  */
 static u64 steer_pool_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
 			    struct steer_pool *pool, u64 weight, u64 want)
 {
-	struct steer_account *account = &pool->account;
-	s64 due = steer_account_due(account, hr, weight, want);
-	s64 least = min(want, STEER_GRANT_LEAST);
-	u64 grant;
+	struct steer_tally *tally = steer_queue_tally(cfs_rq, pool);
+	bool binding = READ_ONCE(pool->account.binding);
+	s64 least = min(want, STEER_GRANT_LEAST), due = want;
+	u64 grant = want;
 
-	lockdep_assert_held(&pool->lock);
-
-	if (account->tokens < least)
-		steer_pool_collect(pool);
-	grant = steer_account_grant(account, hr, due, least);
-	if (grant)
+	if (binding) {
+		due = min(due, steer_headroom_room(hr, READ_ONCE(pool->account.level), weight));
+		grant = due < least ? 0 : steer_pool_take(pool, due, least);
+	}
+	if (grant) {
+		steer_headroom_use(hr, tally, grant);
+		steer_tally_count(&tally->used, grant);
 		return grant;
+	}
 
 	/* Only to one that waits. What came back may be more than what was given. */
-	if (cfs_rq->steer.pool && pool->floor > 0 &&
-	    (hr->used <= 0 || steer_queue_starves(cfs_rq, pool))) {
+	if (cfs_rq->steer.pool && (hr->used <= 0 || steer_queue_starves(cfs_rq, pool))) {
 		s64 debt = max(-cfs_rq->runtime_remaining, 0LL), cost;
 
 		grant = min_t(u64, want, debt + STEER_GRANT_FLOOR);
 		cost = min_t(u64, grant, STEER_FLOOR_COST);
-		pool->floor -= cost;
-		steer_headroom_give(hr, account, cost);
-		return grant;
+		if (steer_pool_take_floor(pool, cost)) {
+			atomic64_sub(cost, &pool->tokens);
+			steer_headroom_use(hr, tally, cost);
+			steer_tally_count(&tally->used, cost);
+			return grant;
+		}
 	}
 
 	if (due >= least) {
-		/* What is in purses may come back. */
-		account->shares.starved |= account->tokens + pool->lent < least;
+		steer_tally_count(&tally->starved, 1);
 	} else if (!hr->capped) {
 		hr->capped = true;
-		account->shares.capped_weight += weight;
-		account->shares.capped_used += hr->used;
+		steer_tally_count(&tally->capped_weight, weight);
+		steer_tally_count(&tally->capped_used, hr->used);
 	}
 	hr->capped_periods += !hr->denied;
 	hr->denied = true;
@@ -664,123 +678,29 @@ static void steer_queue_served(struct cfs_rq *cfs_rq, u64 grant, u64 epoch)
 	cfs_rq->steer.epoch = epoch;
 }
 
-/* Has a pool anything to give but from its floor? Only a guess without the lock. */
+/* Has a pool anything to give but from its floor? Only a guess. */
 static bool steer_pool_gives(const struct steer_pool *pool)
 {
-	return steer_pool_has_returns(pool) || !READ_ONCE(pool->account.binding) ||
-	       READ_ONCE(pool->account.tokens) >= (s64)STEER_GRANT_LEAST;
+	return !READ_ONCE(pool->account.binding) ||
+	       atomic64_read(&pool->tokens) >= (s64)STEER_GRANT_LEAST;
 }
 
-/* Take some of the budget, for queues of this CPU; REQUIRES: pool->lock */
-static void steer_purse_fill(struct steer_purse *purse, struct steer_pool *pool)
-{
-	struct steer_account *account = &purse->account;
-
-	lockdep_assert_held(&pool->lock);
-
-	if (pool->account.tokens < (s64)STEER_GRANT_LEAST)
-		steer_pool_collect(pool);
-	*account = pool->account;
-	account->shares = (struct steer_shares){ };
-	account->tokens = clamp(pool->account.tokens, 0LL, (s64)STEER_PURSE);
-	pool->account.tokens -= account->tokens;
-	pool->lent += account->tokens;
-	purse->taken = account->tokens;
-}
-
-/*
- * Give back the rest, and tell what became of it; REQUIRES: pool->lock. If another period
- * has begun, the rest is gone, as all of the pool's was, and groups are counted anew.
- */
-static void steer_purse_settle(struct steer_purse *purse)
-{
-	struct steer_account *account = &purse->account;
-	struct steer_pool *pool = purse->pool;
-	struct steer_shares *shares = &pool->account.shares;
-
-	lockdep_assert_held(&pool->lock);
-
-	shares->used += account->shares.used;
-	if (account->epoch != pool->account.epoch)
-		return;
-	pool->account.tokens += account->tokens;
-	pool->lent -= purse->taken;
-	shares->capped_used += account->shares.capped_used;
-	shares->active_weight += account->shares.active_weight;
-}
-
-/* The same, without the runqueue's lock. Where there is nothing to take, none is. */
-static void steer_purse_open(struct steer_purse *purse, struct steer_pool *pool)
-{
-	if (!steer_pool_gives(pool))
-		return;
-	purse->pool = pool;
-	raw_spin_lock(&pool->lock);
-	steer_purse_fill(purse, pool);
-	raw_spin_unlock(&pool->lock);
-}
-
-static void steer_purse_close(struct steer_purse *purse)
-{
-	struct steer_pool *pool = purse->pool;
-
-	if (!pool)
-		return;
-	raw_spin_lock(&pool->lock);
-	steer_purse_settle(purse);
-	raw_spin_unlock(&pool->lock);
-	purse->pool = NULL;
-}
-
-/* What a queue gets of a purse: all that it would get of its pool, or nothing. */
-static u64 steer_purse_grant(struct cfs_rq *cfs_rq, struct steer_headroom *hr,
-			     struct steer_purse *purse, u64 weight, u64 want)
-{
-	struct steer_account *account = &purse->account;
-	u64 grant;
-	s64 due;
-
-	steer_headroom_renew(hr, account, weight);
-	due = steer_account_due(account, hr, weight, want);
-	if (account->binding && due > account->tokens)
-		return 0;
-	grant = steer_account_grant(account, hr, due, min(want, STEER_GRANT_LEAST));
-	steer_queue_served(cfs_rq, grant, account->epoch);
-	return grant;
-}
-
-/*
- * What a queue gets: of @purse, if that is of its pool and enough, else of the pool. What is
- * left in the purse is given back for that moment, so that none is denied for lack of it.
- */
-static u64 steer_queue_draw(struct cfs_rq *cfs_rq, u64 want, struct steer_purse *purse)
+static u64 steer_queue_draw(struct cfs_rq *cfs_rq, u64 want)
 {
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
-	u64 grant, weight;
+	u64 grant, weight, epoch;
 
 	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
 
 	if (!pool)
 		return want;
 
-	/* Others wait for the lock, so what is not the pool's is read before. */
 	weight = steer_headroom_weight(hr->tg);
-	if (purse && purse->pool != pool)
-		purse = NULL;
-	grant = purse ? steer_purse_grant(cfs_rq, hr, purse, weight, want) : 0;
-	if (grant)
-		return grant;
-
-	raw_spin_lock(&pool->lock);
-	if (purse)
-		steer_purse_settle(purse);
-	steer_headroom_renew(hr, &pool->account, weight);
+	epoch = steer_pool_epoch(pool);
+	steer_headroom_renew(hr, pool, steer_queue_tally(cfs_rq, pool), epoch, weight);
 	grant = steer_pool_grant(cfs_rq, hr, pool, weight, want);
-	steer_queue_served(cfs_rq, grant, pool->account.epoch);
-	if (purse)
-		steer_purse_fill(purse, pool);
-	raw_spin_unlock(&pool->lock);
+	steer_queue_served(cfs_rq, grant, epoch);
 	return grant;
 }
 
@@ -791,25 +711,27 @@ u64 __steer_headroom_draw(struct cfs_rq *cfs_rq, u64 want)
 	cfs_rq->steer.resumed = 0;
 	if (steer_queue_leaves(cfs_rq))
 		return 0;
-	return steer_queue_draw(cfs_rq, want, NULL);
+	return steer_queue_draw(cfs_rq, want);
 }
 
 void __steer_headroom_charge(struct cfs_rq *cfs_rq, s64 amount)
 {
 	struct steer_pool *pool = steer_queue_pool(cfs_rq->tg, cpu_of(rq_of(cfs_rq)));
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
-	u64 weight;
+	struct steer_tally *tally;
 
 	lockdep_assert_held(&cfs_rq->tg->cfs_bandwidth.lock);
 
 	if (!pool)
 		return;
 
-	weight = steer_headroom_weight(hr->tg);
-	raw_spin_lock(&pool->lock);
-	steer_headroom_renew(hr, &pool->account, weight);
-	steer_headroom_give(hr, &pool->account, amount);
-	raw_spin_unlock(&pool->lock);
+	tally = steer_queue_tally(cfs_rq, pool);
+	steer_headroom_renew(hr, pool, tally, steer_pool_epoch(pool),
+			     steer_headroom_weight(hr->tg));
+	steer_headroom_use(hr, tally, amount);
+	steer_tally_count(&tally->used, amount);
+	if (READ_ONCE(pool->account.binding))
+		atomic64_sub(amount, &pool->tokens);
 }
 
 bool __steer_headroom_held(struct task_group *tg, int cpu)
@@ -1108,8 +1030,7 @@ static s64 steer_queue_wish(struct cfs_rq *cfs_rq)
 }
 
 /* As below; REQUIRES: cfs_b->lock */
-static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b,
-			       struct steer_purse *purse)
+static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_b)
 {
 	u64 want = steer_queue_wish(cfs_rq), grant;
 
@@ -1122,7 +1043,7 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
 		}
 		want = min(want, cfs_b->runtime);
 	}
-	grant = steer_queue_draw(cfs_rq, want, purse);
+	grant = steer_queue_draw(cfs_rq, want);
 	if (cfs_b->quota != RUNTIME_INF && grant) {
 		cfs_b->runtime -= grant;
 		cfs_b->idle = 0;
@@ -1133,91 +1054,89 @@ static s64 steer_resume_locked(struct cfs_rq *cfs_rq, struct cfs_bandwidth *cfs_
 }
 
 /*
- * A slice of what queues gave back, without a lock: what it lets a queue go on with, or -1 if
- * that is not enough, or not due to its group, which may not be known yet in this period.
+ * A slice for a queue of a group that has had its first one of this period, without a lock:
+ * what it is let go on with, or -1 if there is not enough, or it is not due to its group. Room
+ * is taken before tokens are, so that its queues together do not take more than the group has.
  */
 static s64 steer_queue_take(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 {
 	s64 want = steer_queue_wish(cfs_rq);
 	s64 least = min(want, (s64)STEER_GRANT_LEAST - cfs_rq->runtime_remaining);
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
-	s64 returned = atomic64_read(&pool->returned), got;
-	u64 epoch = READ_ONCE(pool->account.epoch);
+	u64 epoch = steer_pool_epoch(pool), level, weight;
+	s64 got = 0;
 
 	lockdep_assert_rq_held(rq_of(cfs_rq));
 
-	if (!READ_ONCE(pool->account.binding) || READ_ONCE(hr->epoch) != epoch ||
-	    READ_ONCE(cfs_rq->tg->cfs_bandwidth.quota) != RUNTIME_INF ||
-	    steer_headroom_room(hr, READ_ONCE(pool->account.level),
-				steer_headroom_weight(hr->tg)) < want)
+	if (!READ_ONCE(pool->account.binding) ||
+	    READ_ONCE(cfs_rq->tg->cfs_bandwidth.quota) != RUNTIME_INF)
 		return -1;
-	do {
-		got = min(returned, want);
-		if (got < least)
-			return -1;
-	} while (!atomic64_try_cmpxchg(&pool->returned, &returned, returned - got));
-	atomic64_add(got, &hr->moved);
+	/* Pairs with steer_headroom_renew(): its room is that of this period. */
+	if (smp_load_acquire(&hr->epoch) != epoch)
+		return -1;
+	level = READ_ONCE(pool->account.level);
+	weight = steer_headroom_weight(hr->tg);
+	if (atomic64_read(&pool->tokens) < least || steer_headroom_room(hr, level, weight) < want)
+		return -1;
+	atomic64_add(want, &hr->moved);
+	if (steer_headroom_room(hr, level, weight) >= 0)
+		got = steer_pool_take(pool, want, least);
+	if (got < want)
+		atomic64_sub(want - got, &hr->moved);
+	if (!got)
+		return -1;
+	steer_tally_count(&steer_queue_tally(cfs_rq, pool)->used, got);
 	steer_queue_served(cfs_rq, got, epoch);
 	cfs_rq->runtime_remaining += got;
 	return got;
 }
 
 /* Ask for a slice for a queue that waits. Returns what it got, or -1 if nothing. */
-static s64 steer_resume(struct cfs_rq *cfs_rq, struct steer_purse *purse)
+static s64 steer_resume(struct cfs_rq *cfs_rq)
 {
 	struct cfs_bandwidth *cfs_b = &cfs_rq->tg->cfs_bandwidth;
-	struct steer_pool *pool = cfs_rq->steer.pool;
-	s64 got;
+	s64 got = steer_queue_take(cfs_rq, cfs_rq->steer.pool);
 
-	if (steer_pool_has_returns(pool)) {
-		got = steer_queue_take(cfs_rq, pool);
-		this_cpu_write(steer_waiting.takes, got >= 0);
-		if (got >= 0)
-			return got;
-	}
+	if (got >= 0)
+		return got;
 	raw_spin_lock(&cfs_b->lock);
-	got = steer_resume_locked(cfs_rq, cfs_b, purse);
+	got = steer_resume_locked(cfs_rq, cfs_b);
 	raw_spin_unlock(&cfs_b->lock);
 	return got;
 }
 
-/* Nothing is left for anybody here, until the next part. Only a guess without the lock. */
-static bool steer_pool_empty(struct steer_pool *pool, const struct steer_purse *purse)
+/* Nothing is left for anybody here, until the next part. Only a guess. */
+static bool steer_pool_empty(struct steer_pool *pool)
 {
-	s64 tokens = purse->pool == pool ? purse->account.tokens : 0;
-
-	tokens += atomic64_read(&pool->returned);
-	return READ_ONCE(pool->account.binding) && READ_ONCE(pool->floor) <= 0 &&
-	       max(READ_ONCE(pool->account.tokens), tokens) < (s64)STEER_GRANT_LEAST;
+	return READ_ONCE(pool->account.binding) && atomic64_read(&pool->floor) <= 0 &&
+	       atomic64_read(&pool->tokens) < (s64)STEER_GRANT_LEAST;
 }
 
 /*
- * Its group has had its share of this period. Only a guess without the locks, which
- * others of the pool need meanwhile, and which where there are many groups would be
- * taken for nothing more than for something.
+ * Its group has had its share of this period. Only a guess without the group's lock, which
+ * where there are many groups would be taken for nothing more than for something.
  */
 static bool steer_queue_capped(struct cfs_rq *cfs_rq, struct steer_pool *pool)
 {
 	struct steer_headroom *hr = cfs_rq->tg->steer.headroom;
 
-	return READ_ONCE(pool->account.binding) && READ_ONCE(hr->capped) &&
-	       READ_ONCE(hr->epoch) == READ_ONCE(pool->account.epoch) &&
+	/* Pairs with steer_headroom_renew(). */
+	return smp_load_acquire(&hr->epoch) == READ_ONCE(pool->account.epoch) &&
+	       READ_ONCE(pool->account.binding) && READ_ONCE(hr->capped) &&
 	       steer_headroom_room(hr, READ_ONCE(pool->account.level),
 				   steer_headroom_weight(hr->tg)) <
 	       (s64)STEER_GRANT_LEAST &&
-	       (READ_ONCE(pool->floor) <= 0 || !steer_queue_starves(cfs_rq, pool));
+	       (atomic64_read(&pool->floor) <= 0 || !steer_queue_starves(cfs_rq, pool));
 }
 
 /**
  * struct steer_visit - how far one visit of a CPU's queues has come
- * @purse: what it has to give
  * @busy: runtime that the CPU can now spend
  * @look: at how many queues it may still look
  * @resumed: how many it let go on
  * @anyway: even those who should leave the core to another one
  */
 struct steer_visit {
-	struct steer_purse purse;
 	s64 busy;
 	int look;
 	int resumed;
@@ -1244,7 +1163,7 @@ static s64 steer_resume_one(struct cfs_rq *cfs_rq, struct steer_pool *pool,
 {
 	if (steer_queue_capped(cfs_rq, pool) || (!visit->anyway && steer_queue_leaves(cfs_rq)))
 		return -1;
-	return steer_resume(cfs_rq, &visit->purse);
+	return steer_resume(cfs_rq);
 }
 
 /*
@@ -1275,7 +1194,7 @@ static void steer_resume_line(struct steer_line *line, struct steer_visit *visit
 			/* Not if it is empty, or an ancestor is throttled. */
 			if (cfs_rq->h_nr_queued && !steer_cfs_throttled(cfs_rq))
 				visit->busy += grant;
-		} else if (steer_pool_empty(pool, &visit->purse)) {
+		} else if (steer_pool_empty(pool)) {
 			return;
 		} else if (cfs_rq->steer.pool) {
 			list_move_tail(&cfs_rq->steer.waiting, &line->queues);
@@ -1312,19 +1231,13 @@ static bool steer_resume_some(struct rq *rq, struct steer_waiting *waiting,
 	return visit->resumed >= STEER_RESUME_MOST && !list_empty(&waiting->lines);
 }
 
-/*
- * An interrupt that a pool's timer sent. At the beginning of a part many CPUs are here at
- * once, and wait for the lock of the pool. So what they take of it they take before they
- * lock their runqueues. Whose lines there are is only a guess then; but no pool is gone from
- * memory before this ends.
- */
+/* An interrupt that a pool's timer sent */
 static void steer_kicked(void *info)
 {
 	struct steer_waiting *waiting = info;
 	struct rq *rq = this_rq();
 	int rounds = STEER_ROUNDS_MOST;
 	struct steer_visit visit = { };
-	struct steer_line *line;
 	struct rq_flags rf;
 	bool more;
 
@@ -1333,11 +1246,9 @@ static void steer_kicked(void *info)
 	visit.anyway = xchg(&waiting->anyway, false);
 	rcu_read_lock();
 	do {
-		line = list_first_or_null_rcu(&waiting->lines, struct steer_line, link);
-		if (!line)
+		/* Nobody waits any more: what was let go on last is not to be asked again. */
+		if (list_empty(&waiting->lines))
 			break;
-		if (!waiting->takes || !steer_pool_has_returns(line->pool))
-			steer_purse_open(&visit.purse, line->pool);
 		rq_lock(rq, &rf);
 		waiting->beside = visit.anyway;
 		update_rq_clock(rq);
@@ -1347,7 +1258,6 @@ static void steer_kicked(void *info)
 			WRITE_ONCE(waiting->changing, true);
 		rq_clock_stop_loop_update(rq);
 		rq_unlock(rq, &rf);
-		steer_purse_close(&visit.purse);
 	} while (more && --rounds);
 	rcu_read_unlock();
 }
@@ -1377,8 +1287,7 @@ static void steer_kick_self(struct irq_work *work)
  * What a queue has left goes back, so that it has to ask before it goes on; but for what it
  * has used since that was accounted last, which the switch will see to. If it is about all
  * that the queue was let go on with, it did not get on. The next queue of the pool that is let
- * go on takes it, mostly within a slice of the task that has the core, and neither needs a
- * lock for that, unless cpu.max is to have it back as well.
+ * go on takes it, mostly within a slice of the task that has the core.
  */
 static void steer_queue_return(struct cfs_rq *cfs_rq)
 {
@@ -1397,7 +1306,8 @@ static void steer_queue_return(struct cfs_rq *cfs_rq)
 	cfs_rq->runtime_remaining -= left;
 	if (READ_ONCE(cfs_b->quota) == RUNTIME_INF) {
 		atomic64_sub(left, &cfs_rq->tg->steer.headroom->moved);
-		atomic64_add(left, &pool->returned);
+		steer_tally_count(&steer_queue_tally(cfs_rq, pool)->used, -left);
+		atomic64_add(left, &pool->tokens);
 		return;
 	}
 	raw_spin_lock(&cfs_b->lock);
@@ -1578,6 +1488,7 @@ unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
  * @same: that is of the same CPUs as then
  * @cpus: how many those were
  * @active: pools that have to share with this one
+ * @shares: who took what of the budget since then
  */
 struct steer_view {
 	u64 now;
@@ -1586,6 +1497,7 @@ struct steer_view {
 	bool same;
 	unsigned int cpus;
 	unsigned int active;
+	struct steer_shares shares;
 };
 
 static u64 steer_idle_sum(const struct cpumask *cpus, u64 now)
@@ -1596,6 +1508,26 @@ static u64 steer_idle_sum(const struct cpumask *cpus, u64 now)
 	for_each_cpu(cpu, cpus)
 		sum += steer_idle_ns(cpu, now);
 	return sum;
+}
+
+/*
+ * What was drawn on all CPUs since this was called last, online or not. If it was nothing, which
+ * it is for most of many pools, there is nothing to be read. Who has just seen @drawn set may
+ * be counted next time.
+ */
+static void steer_pool_tally(struct steer_pool *pool, struct steer_shares *shares)
+{
+	struct steer_tally sum = { };
+	int cpu;
+
+	*shares = (struct steer_shares){ };
+	if (!READ_ONCE(pool->drawn))
+		return;
+	WRITE_ONCE(pool->drawn, false);
+	for_each_cpu(cpu, pool->cpus)
+		steer_tally_add(&sum, &per_cpu_ptr(pool->lines, cpu)->tally);
+	*shares = steer_tally_since(&sum, &pool->tallied);
+	pool->tallied = sum;
 }
 
 static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view *view)
@@ -1618,6 +1550,8 @@ static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view 
 	view->same = cpumask_equal(pool->online, pool->measured);
 	view->cpus = cpumask_weight(pool->measured);
 	cpumask_copy(pool->measured, pool->online);
+	/* The last, as the new period begins then. */
+	steer_pool_tally(pool, &view->shares);
 }
 
 /* What a period would have brought if it had been exactly as long as it should. */
@@ -1649,7 +1583,15 @@ static void steer_pool_scale(struct steer_pool *pool, unsigned int from)
 
 	pool->budget = clamp(steer_headroom_scaled(pool->budget, from, cpus),
 			     steer_headroom_floor(capacity), capacity);
-	pool->account.whole_level = steer_headroom_scaled(pool->account.whole_level, from, cpus);
+	WRITE_ONCE(pool->account.whole_level,
+		   steer_headroom_scaled(pool->account.whole_level, from, cpus));
+}
+
+/* All CPUs read it, so it is not written for nothing. */
+static void steer_account_set_level(struct steer_account *account, u64 level)
+{
+	if (account->level != level)
+		WRITE_ONCE(account->level, level);
 }
 
 /*
@@ -1661,11 +1603,11 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 			      struct steer_headroom_update *update)
 {
 	struct steer_account *account = &pool->account;
-	struct steer_shares *shares = &account->shares;
+	const struct steer_shares *shares = &view->shares;
 	u64 elapsed = view->now - pool->updated;
 	struct steer_measure m;
 	bool was_binding, lacks;
-	s64 floor;
+	s64 floor, tokens, left;
 
 	lockdep_assert_held(&pool->lock);
 
@@ -1684,7 +1626,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 
 	pool->updated = view->now;
 	pool->demand = m.demand;
-	account->last_level = account->binding ? account->level : STEER_LEVEL_NONE;
+	WRITE_ONCE(account->last_level, account->binding ? account->level : STEER_LEVEL_NONE);
 	/*
 	 * Of CPUs that came or went nothing is known yet, and nothing is learned from a
 	 * period that was short. The old budget will do.
@@ -1694,12 +1636,12 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	} else if (account->epoch && elapsed >= STEER_PERIOD / 2) {
 		pool->idle = steer_headroom_percent(m.idle, m.capacity);
 		pool->budget = steer_headroom_budget(&m, &pool->trim);
-		account->whole_level = steer_headroom_level(pool->budget, shares);
+		WRITE_ONCE(account->whole_level, steer_headroom_level(pool->budget, shares));
 		pool->lacking = lacks ? pool->lacking + 1 : 0;
 	}
-	account->level = account->whole_level;
+	steer_account_set_level(account, account->whole_level);
 	was_binding = account->binding;
-	account->binding = m.demand && pool->idle >= 0 && m.capacity;
+	WRITE_ONCE(account->binding, m.demand && pool->idle >= 0 && m.capacity);
 
 	update->cgroup = cgroup_id(pool->arena->parent->cgroup);
 	update->pool = pool->id;
@@ -1721,15 +1663,17 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	update->level = account->level;
 	update->trim = pool->trim;
 
-	memset(shares, 0, sizeof(*shares));
-	account->epoch++;
-	pool->lent = 0;
-	pool->floor = clamp(pool->floor, -floor, 0LL) + floor;
+	/* With what is taken meanwhile. */
+	left = atomic64_read(&pool->floor);
+	atomic64_add(clamp(left, -floor, 0LL) + floor - left, &pool->floor);
 	/*
 	 * What was given too much is taken off; what was not wanted is gone. What was
 	 * used while there was no limit is no debt.
 	 */
-	account->tokens = was_binding ? clamp(account->tokens, -(s64)pool->budget, 0LL) : 0;
+	tokens = atomic64_read(&pool->tokens);
+	pool->owed = (was_binding ? clamp(tokens, -(s64)pool->budget, 0LL) : 0) - tokens;
+	/* Pairs with steer_pool_epoch(). */
+	smp_store_release(&account->epoch, account->epoch + 1);
 	pool->given = 0;
 	pool->parts_given = 0;
 	pool->halved = 0;
@@ -1752,14 +1696,17 @@ static void steer_pool_refill(struct steer_pool *pool, u64 now)
 	if (pool->paced)
 		part = min(div_u64(now - pool->updated, STEER_PART) + 1, part);
 	due = steer_headroom_due(all, part - pool->parts_given, STEER_PARTS, pool->halved);
-	account->tokens += due;
+	/* At once, so that nobody finds none in between. */
+	atomic64_add(due + pool->owed, &pool->tokens);
+	pool->owed = 0;
 	pool->given += due;
 	pool->parts_given = part;
 
 	/* The first period of a pool is shorter, and so is one after a timer was late. */
 	left = min(DIV_ROUND_UP_ULL(pool->next_update - now, STEER_PART), STEER_PARTS - part);
 	due = steer_headroom_due(all, left, STEER_PARTS, pool->halved);
-	account->level = steer_headroom_lowered(account->whole_level, all, pool->given + due);
+	steer_account_set_level(account, steer_headroom_lowered(account->whole_level, all,
+								pool->given + due));
 }
 
 /* The first look is due. Where there is no demand, there will be none. */
@@ -1796,15 +1743,19 @@ static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 /* How many CPUs with waiting queues the tokens are enough for */
 static int steer_pool_slices(struct steer_pool *pool)
 {
-	if (pool->account.tokens < (s64)STEER_GRANT_LEAST)
+	s64 tokens = atomic64_read(&pool->tokens);
+
+	if (tokens < (s64)STEER_GRANT_LEAST)
 		return 0;
-	return min_t(u64, DIV_ROUND_UP_ULL(pool->account.tokens, STEER_PART), STEER_KICK_MOST);
+	return min_t(u64, DIV_ROUND_UP_ULL(tokens, STEER_PART), STEER_KICK_MOST);
 }
 
 /* How many CPUs the floor is enough for, until the end of the period. */
 static int steer_pool_turns(struct steer_pool *pool)
 {
-	return pool->floor > 0 ? DIV_ROUND_UP_ULL(pool->floor, STEER_FLOOR_COST) : 0;
+	s64 floor = atomic64_read(&pool->floor);
+
+	return floor > 0 ? DIV_ROUND_UP_ULL(floor, STEER_FLOOR_COST) : 0;
 }
 
 /*
@@ -1931,7 +1882,6 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		halved = steer_pool_check(pool, now);
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	steer_pool_collect(pool);
 	if (update) {
 		active = steer_pool_update(pool, &view, &event);
 		pool->next_update = max(pool->next_update + STEER_PERIOD,
@@ -1943,7 +1893,7 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		steer_pool_refill(pool, now);
 	} else if (pool->account.binding) {
 		/* What nobody took of the last parts. */
-		anyway = div_u64(max(pool->account.tokens, 0LL), STEER_PART);
+		anyway = div_u64(max(atomic64_read(&pool->tokens), 0LL), STEER_PART);
 		pool->halved = halved;
 		steer_pool_refill(pool, now);
 	}

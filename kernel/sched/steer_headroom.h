@@ -30,14 +30,15 @@ struct seq_file;
  * @arena: of its children, while one of them has a request
  * @pool: where it draws runtime; NULL while nothing can hold it back. Written
  *	under steer_headroom_mutex and cfs_b->lock
- * @epoch: the pool's period that the following are about; under cfs_b->lock
+ * @epoch: the pool's period that the following are about. Written under cfs_b->lock, but
+ *	@epoch to @capped are read without it, too
  * @used: runtime given
  * @carried: runtime saved up, see steer_headroom_carry()
  * @debt: what it had beyond its cap before, see steer_headroom_debt()
  * @capped: it reached its cap
  * @denied: it was denied runtime, for whatever reason
- * @moved: runtime that its queues took of what others gave back, less what they gave back,
- *	since it was counted in @used last
+ * @moved: runtime that its queues took without that lock, less what they gave back so, since
+ *	it was counted in @used last; and for a moment what one is about to take
  * @periods: periods in which it ran while a demand was in force
  * @capped_periods: those of them in which it was denied runtime
  * @capped_ns: time its queues were held back, over all CPUs
@@ -50,7 +51,7 @@ struct steer_headroom {
 	struct steer_arena	*arena;
 	struct steer_pool	*pool;
 
-	/* Written with each grant, while others wait for the pool's lock. */
+	/* Written with each grant. */
 	u64			epoch ____cacheline_aligned_in_smp;
 	s64			used;
 	s64			carried;
@@ -91,36 +92,19 @@ struct steer_arena {
 };
 
 /**
- * struct steer_account - what can be given of a budget, and what was
- * @epoch: number of the period
- * @tokens: runtime that can be given now
+ * struct steer_account - on what terms a pool gives; its timer writes them, draws read them
+ * @epoch: number of the period. Whoever sees a new one sees the others of it, too
  * @level: see steer_headroom_level(); of what the budget is now
  * @whole_level: of all of it
  * @last_level: @level as the last period ended, if a demand was in force
  * @binding: a demand is in force
- * @shares: of the period so far
  */
 struct steer_account {
 	u64			epoch;
-	s64			tokens;
 	u64			level;
 	u64			whole_level;
 	u64			last_level;
 	bool			binding;
-	struct steer_shares	shares;
-};
-
-/**
- * struct steer_purse - what a CPU has taken from a pool, to give it to its queues
- * @pool: whose it is, or NULL
- * @taken: runtime that it took
- * @account: as the pool's was then; but @tokens are what is left of @taken, and @shares is
- *	what it gave
- */
-struct steer_purse {
-	struct steer_pool	*pool;
-	s64			taken;
-	struct steer_account	account;
 };
 
 /**
@@ -135,8 +119,9 @@ struct steer_purse {
  * @timer_cpu: where it was started; under steer_headroom_mutex
  * @ran_on: where it ran last
  * @waiting: CPUs with queues that this pool holds back
- * @returned: runtime that queues gave back, until one takes it or it is tokens again
- * @lines: those queues, on each CPU; under its rq lock
+ * @tokens: runtime that can be given now; below 0 for more than there was
+ * @floor: runtime that can be given to those that wait and had none; likewise
+ * @lines: those queues, on each CPU, and what they drew; under its rq lock
  * @next_cpu: where to go on with those that wait; timer only
  * @next_core: the same for whole cores; timer only
  * @turns: CPUs that may still be let have a grant from @floor; timer only
@@ -150,18 +135,20 @@ struct steer_purse {
  * @measured: the CPUs of that sum
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only
- * @lock: for what follows; nests inside cfs_b->lock
+ * @tallied: sum of the tallies of all CPUs when the period began; timer only
+ * @account: of the period so far; read without the lock
+ * @drawn: something was drawn since @tallied
+ * @lock: for writing @account and what follows, for those who want to see all of it as it was
+ *	at one moment
  * @paced: the budget is given out in parts
  * @wanting: some group wanted more in the last one
- * @floor: runtime that can be given to those that wait and had none
- * @account: of the period so far
- * @lent: what purses took in it and have not given back yet
  * @lacking: for how many periods there has been too little idle
  * @demand: idle share that is asked for, in hundredths of a percent
  * @idle: idle share that was measured, likewise; -1 for none yet
  * @budget: for the period
  * @trim: see steer_headroom_budget()
  * @given: what of the budget went into the tokens
+ * @owed: what goes there with the next part, for what was taken too much or not wanted
  * @parts_given: how many parts of it those are
  * @halved: see steer_headroom_halvings()
  * @updated: when it began
@@ -178,7 +165,8 @@ struct steer_pool {
 
 	/* Written by all CPUs. */
 	cpumask_var_t		waiting ____cacheline_aligned_in_smp;
-	atomic64_t		returned ____cacheline_aligned_in_smp;
+	atomic64_t		tokens ____cacheline_aligned_in_smp;
+	atomic64_t		floor;
 
 	struct hrtimer		timer ____cacheline_aligned_in_smp;
 	int			timer_cpu;
@@ -196,20 +184,22 @@ struct steer_pool {
 	cpumask_var_t		measured;
 	cpumask_var_t		online;
 	bool			counted;
+	struct steer_tally	tallied;
 
-	/* What a draw needs is two lines of a cache, which all CPUs draw from. */
+	/* Read by all CPUs, and rarely written. */
+	struct steer_account	account ____cacheline_aligned_in_smp;
+	bool			drawn;
+
 	raw_spinlock_t		lock ____cacheline_aligned_in_smp;
 	bool			paced;
 	bool			wanting;
-	s64			floor;
-	struct steer_account	account;
-	s64			lent;
 	unsigned int		lacking;
 	unsigned int		demand;
 	int			idle;
 	u64			budget;
 	s64			trim;
 	u64			given;
+	s64			owed;
 	unsigned int		parts_given;
 	unsigned int		halved;
 	u64			updated;

@@ -300,6 +300,58 @@ struct steer_shares {
 };
 
 /**
+ * struct steer_tally - what was drawn on a CPU since its pool was made
+ * @used: runtime, less what was given back
+ * @capped_used: by groups that had reached their cap
+ * @capped_weight: weight of groups as they reached it
+ * @active_weight: weight of groups as they drew for the first time in a period
+ * @starved: how often a draw failed as the budget had come to its end
+ *
+ * These only grow, but for what is given back. So nobody has to set them back to 0, and the
+ * CPU itself needs no lock for that.
+ */
+struct steer_tally {
+	s64 used;
+	s64 capped_used;
+	s64 capped_weight;
+	s64 active_weight;
+	s64 starved;
+};
+
+/**
+ * steer_tally_add - add a CPU's tally to a sum
+ * @sum: the sum
+ * @tally: the tally, which its CPU may be writing
+ */
+static inline void steer_tally_add(struct steer_tally *sum, const struct steer_tally *tally)
+{
+	sum->used += READ_ONCE(tally->used);
+	sum->capped_used += READ_ONCE(tally->capped_used);
+	sum->capped_weight += READ_ONCE(tally->capped_weight);
+	sum->active_weight += READ_ONCE(tally->active_weight);
+	sum->starved += READ_ONCE(tally->starved);
+}
+
+/**
+ * steer_tally_since - what a period brought
+ * @now: the sum at its end
+ * @then: the sum at its beginning
+ *
+ * Return: the difference, as steer_headroom_level() wants it.
+ */
+static inline struct steer_shares steer_tally_since(const struct steer_tally *now,
+						    const struct steer_tally *then)
+{
+	return (struct steer_shares){
+		.used = now->used - then->used,
+		.capped_used = now->capped_used - then->capped_used,
+		.capped_weight = now->capped_weight - then->capped_weight,
+		.active_weight = now->active_weight - then->active_weight,
+		.starved = now->starved != then->starved,
+	};
+}
+
+/**
  * steer_headroom_level - how far each group may go in the next period
  * @budget: to be shared
  * @s: the last period

@@ -545,6 +545,37 @@ static void level_limits_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_level(budget, &s), STEER_LEVEL_NONE);
 }
 
+/* CPUs count on and on, and a period is what came to that, from whichever of them. */
+static void tally_test(struct kunit *test)
+{
+	struct steer_tally cpu[2] = { }, sum, then = { };
+	struct steer_shares s;
+
+	for (unsigned int period = 0; period < 3; period++) {
+		cpu[0].used += 7;
+		cpu[1].used += 5;
+		/* What one CPU gave out may come back on another. */
+		cpu[0].used -= 10;
+		cpu[1].capped_used += 3;
+		cpu[1].capped_weight += 1024;
+		cpu[0].active_weight += 2048;
+		cpu[1].active_weight += 1024;
+		cpu[0].starved += period;
+		sum = (struct steer_tally){ };
+		steer_tally_add(&sum, &cpu[0]);
+		steer_tally_add(&sum, &cpu[1]);
+		s = steer_tally_since(&sum, &then);
+		then = sum;
+		KUNIT_EXPECT_EQ(test, s.used, 2);
+		KUNIT_EXPECT_EQ(test, s.capped_used, 3);
+		KUNIT_EXPECT_EQ(test, s.capped_weight, 1024);
+		KUNIT_EXPECT_EQ(test, s.active_weight, 3072);
+		KUNIT_EXPECT_EQ(test, s.starved, period > 0);
+	}
+	s = steer_tally_since(&sum, &then);
+	KUNIT_EXPECT_MEMEQ(test, &s, &(struct steer_shares){ }, sizeof(s));
+}
+
 /* All timers of a CPU together take a limited part of its time, however many they are. */
 static void timers_test(struct kunit *test)
 {
@@ -586,6 +617,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(level_limits_test),
+	KUNIT_CASE(tally_test),
 	KUNIT_CASE(timers_test),
 	{ }
 };
