@@ -360,17 +360,24 @@ static inline struct steer_shares steer_tally_since(const struct steer_tally *no
  * not reach that are taken to need the same again; the others share the rest by
  * weight. It is at least what it would be if all wanted everything.
  *
+ * Where the budget came to its end, some of those that did not reach the level would have gone
+ * on. Of a larger budget they are taken to need more by as much as it is larger, or else all
+ * that it gains would be for the others; as budgets go up and down, one of large weight, which
+ * comes to its share last, would have less than that.
+ *
  * Return: the level, STEER_LEVEL_NONE where there is no reason for one.
  */
 static inline u64 steer_headroom_level(u64 budget, const struct steer_shares *s)
 {
-	s64 modest = max(s->used - s->capped_used, 0LL);
-	s64 rest = (s64)budget - modest;
+	s64 modest = max(s->used - s->capped_used, 0LL), rest;
 	u64 even, level = 0;
 
 	if (!s->active_weight || (!s->capped_weight && !s->starved))
 		return STEER_LEVEL_NONE;
 
+	if (s->starved && s->used > 0 && (s64)budget > s->used)
+		modest = mul_u64_u64_div_u64(min(modest, s->used), budget, s->used);
+	rest = (s64)budget - modest;
 	even = div64_u64(budget << STEER_LEVEL_SHIFT, s->active_weight);
 	if (s->capped_weight && rest > 0)
 		level = div64_u64((u64)rest << STEER_LEVEL_SHIFT, s->capped_weight);

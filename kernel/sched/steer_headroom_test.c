@@ -465,32 +465,37 @@ static void alone_test(struct kunit *test)
 /* Groups that want a part of the CPUs each; the level decides what they get. */
 #define GROUPS_MOST	4
 
+/* One period, in which the first ones ask first. Returns the level for a next one of @budget. */
+static u64 share_once(const u64 *want, const u64 *weight, int nr, u64 level, u64 tokens,
+		      u64 budget, u64 *got)
+{
+	struct steer_shares s = { };
+
+	for (int i = 0; i < nr; i++) {
+		u64 cap = steer_headroom_cap(level, weight[i]);
+
+		got[i] = min3(want[i], cap, tokens);
+		tokens -= got[i];
+		s.used += got[i];
+		s.active_weight += weight[i];
+		if (want[i] <= got[i])
+			continue;
+		if (got[i] < cap) {
+			s.starved = true;
+			continue;
+		}
+		s.capped_weight += weight[i];
+		s.capped_used += got[i];
+	}
+	return steer_headroom_level(budget, &s);
+}
+
 static void share(const u64 *want, const u64 *weight, int nr, u64 budget, u64 *got)
 {
 	u64 level = STEER_LEVEL_NONE;
 
-	for (int n = 0; n < 8; n++) {
-		struct steer_shares s = { };
-		u64 tokens = budget + budget / 16;
-
-		for (int i = 0; i < nr; i++) {
-			u64 cap = steer_headroom_cap(level, weight[i]);
-
-			got[i] = min3(want[i], cap, tokens);
-			tokens -= got[i];
-			s.used += got[i];
-			s.active_weight += weight[i];
-			if (want[i] <= got[i])
-				continue;
-			if (got[i] < cap) {
-				s.starved = true;
-				continue;
-			}
-			s.capped_weight += weight[i];
-			s.capped_used += got[i];
-		}
-		level = steer_headroom_level(budget, &s);
-	}
+	for (int n = 0; n < 8; n++)
+		level = share_once(want, weight, nr, level, budget + budget / 16, budget, got);
 }
 
 static void share_test(struct kunit *test)
@@ -522,6 +527,32 @@ static void share_test(struct kunit *test)
 	}
 }
 
+/* As a budget goes up and down, who comes last gets its part of what is gained as well. */
+static void share_uneven_test(struct kunit *test)
+{
+	static const u64 weight[] = { 1024, 2048, 4096, 8192 };
+	static const u64 want[] = { 750 * MS, 750 * MS, 750 * MS, 750 * MS };
+	u64 level = STEER_LEVEL_NONE, got[GROUPS_MOST], sum[GROUPS_MOST] = { }, all = 0;
+	u64 budget = 300 * MS;
+
+	for (int n = 0; n < 100; n++) {
+		u64 next = (270 + n * 37 % 61) * MS, tokens = budget - budget / 100;
+
+		/* Some of it is lost on the way, so they come to their end before the last one has. */
+		level = share_once(want, weight, GROUPS_MOST, level, tokens, next, got);
+		budget = next;
+		for (int i = 0; n >= 10 && i < GROUPS_MOST; i++) {
+			sum[i] += got[i];
+			all += got[i];
+		}
+	}
+	for (int i = 0; i < GROUPS_MOST; i++) {
+		u64 due = div_u64(all * weight[i], 15 * 1024);
+
+		KUNIT_EXPECT_LE_MSG(test, abs_diff(sum[i], due), due / 50, "group %d", i);
+	}
+}
+
 /* No overflow at the ends: 8192 CPUs, one unit of weight; many heavy groups. */
 static void level_limits_test(struct kunit *test)
 {
@@ -543,6 +574,11 @@ static void level_limits_test(struct kunit *test)
 	s.used = -5;
 	s.starved = true;
 	KUNIT_EXPECT_EQ(test, steer_headroom_level(budget, &s), STEER_LEVEL_NONE);
+	/* Even if it was by those that had reached their cap. */
+	s = (struct steer_shares){ .used = 1, .capped_used = -(s64)budget, .active_weight = 1024,
+				   .capped_weight = 1024, .starved = true };
+	level = steer_headroom_level(budget, &s);
+	KUNIT_EXPECT_LE(test, steer_headroom_cap(level, 1024), (s64)budget);
 }
 
 /* CPUs count on and on, and a period is what came to that, from whichever of them. */
@@ -616,6 +652,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(claims_test),
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
+	KUNIT_CASE(share_uneven_test),
 	KUNIT_CASE(level_limits_test),
 	KUNIT_CASE(tally_test),
 	KUNIT_CASE(timers_test),
