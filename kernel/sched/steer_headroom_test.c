@@ -538,7 +538,7 @@ static void share_uneven_test(struct kunit *test)
 	for (int n = 0; n < 100; n++) {
 		u64 next = (270 + n * 37 % 61) * MS, tokens = budget - budget / 100;
 
-		/* Some of it is lost on the way, so they come to their end before the last one has. */
+		/* Some of it is lost on the way, so it ends before the last group is done. */
 		level = share_once(want, weight, GROUPS_MOST, level, tokens, next, got);
 		budget = next;
 		for (int i = 0; n >= 10 && i < GROUPS_MOST; i++) {
