@@ -35,6 +35,9 @@
 /* A surplus of up to one part in this many of the CPUs may be noise. */
 #define STEER_NOISE_PART	20
 
+/* Groups that may have needed more than they got are taken to need one part in this many more. */
+#define STEER_MORE_PART		16
+
 /* For how long what is held back waits for what is protected, in its slices. */
 #define STEER_WAIT_SLICES	4
 
@@ -361,9 +364,10 @@ static inline struct steer_shares steer_tally_since(const struct steer_tally *no
  * weight. It is at least what it would be if all wanted everything.
  *
  * Where the budget came to its end, some of those that did not reach the level would have gone
- * on. Of a larger budget they are taken to need more by as much as it is larger, or else all
- * that it gains would be for the others; as budgets go up and down, one of large weight, which
- * comes to its share last, would have less than that.
+ * on: mostly one of large weight, which comes to its share last. If they were taken to need no
+ * more than they got, it would be for the others, and so on; as budgets go up and down, and some
+ * of each is lost, that one would never have its share. So they are taken to need more by one
+ * part in STEER_MORE_PART, and by as much as the budget is larger than what was used.
  *
  * Return: the level, STEER_LEVEL_NONE where there is no reason for one.
  */
@@ -377,6 +381,8 @@ static inline u64 steer_headroom_level(u64 budget, const struct steer_shares *s)
 
 	if (s->starved && s->used > 0 && (s64)budget > s->used)
 		modest = mul_u64_u64_div_u64(min(modest, s->used), budget, s->used);
+	if (s->starved)
+		modest += div_s64(modest, STEER_MORE_PART);
 	rest = (s64)budget - modest;
 	even = div64_u64(budget << STEER_LEVEL_SHIFT, s->active_weight);
 	if (s->capped_weight && rest > 0)

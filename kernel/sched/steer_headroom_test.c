@@ -527,30 +527,48 @@ static void share_test(struct kunit *test)
 	}
 }
 
-/* As a budget goes up and down, who comes last gets its part of what is gained as well. */
+/* As a budget goes up and down, and some of it is lost, who comes last has its part as well. */
 static void share_uneven_test(struct kunit *test)
 {
 	static const u64 weight[] = { 1024, 2048, 4096, 8192 };
 	static const u64 want[] = { 750 * MS, 750 * MS, 750 * MS, 750 * MS };
-	u64 level = STEER_LEVEL_NONE, got[GROUPS_MOST], sum[GROUPS_MOST] = { }, all = 0;
-	u64 budget = 300 * MS;
 
-	for (int n = 0; n < 100; n++) {
-		u64 next = (270 + n * 37 % 61) * MS, tokens = budget - budget / 100;
+	for (unsigned int lost = 0; lost <= 6; lost += 2) {
+		u64 level = STEER_LEVEL_NONE, got[GROUPS_MOST], sum[GROUPS_MOST] = { };
+		u64 budget = 300 * MS, all = 0;
 
-		/* Some of it is lost on the way, so it ends before the last group is done. */
-		level = share_once(want, weight, GROUPS_MOST, level, tokens, next, got);
-		budget = next;
-		for (int i = 0; n >= 10 && i < GROUPS_MOST; i++) {
-			sum[i] += got[i];
-			all += got[i];
+		for (int n = 0; n < 100; n++) {
+			u64 next = (270 + n * 37 % 61) * MS;
+			u64 tokens = budget - budget / 100 * lost;
+
+			level = share_once(want, weight, GROUPS_MOST, level, tokens, next, got);
+			budget = next;
+			for (int i = 0; n >= 10 && i < GROUPS_MOST; i++) {
+				sum[i] += got[i];
+				all += got[i];
+			}
+		}
+		for (int i = 0; i < GROUPS_MOST; i++) {
+			u64 due = div_u64(all * weight[i], 15 * 1024);
+
+			KUNIT_EXPECT_LE_MSG(test, abs_diff(sum[i], due), due * (lost + 1) / 100,
+					    "group %d, %u %% lost", i, lost);
 		}
 	}
-	for (int i = 0; i < GROUPS_MOST; i++) {
-		u64 due = div_u64(all * weight[i], 15 * 1024);
+}
 
-		KUNIT_EXPECT_LE_MSG(test, abs_diff(sum[i], due), due / 50, "group %d", i);
-	}
+/* Of what somebody leaves, others have nearly all, even if it is short of it now and then. */
+static void share_modest_test(struct kunit *test)
+{
+	u64 budget = 300 * MS, level;
+	struct steer_shares s = { .used = 300 * MS, .capped_used = 180 * MS,
+				  .active_weight = 15 * 1024, .capped_weight = 7 * 1024 };
+
+	level = steer_headroom_level(budget, &s);
+	KUNIT_EXPECT_LE(test, abs(steer_headroom_cap(level, 7 * 1024) - 180 * MS), MS);
+	s.starved = true;
+	level = steer_headroom_level(budget, &s);
+	KUNIT_EXPECT_LE(test, abs(steer_headroom_cap(level, 7 * 1024) - 1725 * MS / 10), MS);
 }
 
 /* No overflow at the ends: 8192 CPUs, one unit of weight; many heavy groups. */
@@ -653,6 +671,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(alone_test),
 	KUNIT_CASE(share_test),
 	KUNIT_CASE(share_uneven_test),
+	KUNIT_CASE(share_modest_test),
 	KUNIT_CASE(level_limits_test),
 	KUNIT_CASE(tally_test),
 	KUNIT_CASE(timers_test),
