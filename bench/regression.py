@@ -127,7 +127,7 @@ RUNS = {
     "gang": ("--topology", "1x1x4x2@20", "--benches", "barrier", "--loads", str(GANGS), "--configs", "gang_llc",
              "--samples", "3"),
     "headroom": ("--quick", "--topology", "1x2x2x2@20", "--benches", "requests", "--configs", "weight,headroom30",
-                 "--samples", "1"),
+                 "--samples", "3"),
 }
 # What part of its time, in percent, a service may run beside the side job on its core. Seen: 3 to 13; 26 to 33 before
 # the side job left a core that the service came to.
