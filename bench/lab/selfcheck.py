@@ -508,9 +508,10 @@ def same(first: lab.LabResult, second: lab.LabResult) -> Test:
     """
     name = "lab: two boots are the same"
     marks = [[count for count in run.counters if count["at"] == "mark"] for run in (first, second)]
-    if not marks[0] or len(first.counters) != len(second.counters) or first.status or second.status:
-        return Test(name, FAILED, f"{len(first.counters)} and {len(second.counters)} counts, statuses {first.status} "
-                    f"and {second.status}")
+    places = [[count["at"] for count in run.counters] for run in (first, second)]
+    if not marks[0] or places[0] != places[1] or first.status or second.status:
+        return Test(name, FAILED, f"counts at {', '.join(places[0]) or 'no place'} and at "
+                    f"{', '.join(places[1]) or 'no place'}, statuses {first.status} and {second.status}")
     if first.output != second.output:
         return Test(name, FAILED, f"they print {first.output!r} and {second.output!r}")
     for number, (one, other) in enumerate(zip(*marks, strict=True), 1):

@@ -211,13 +211,15 @@ class Same(unittest.TestCase):
     def test_same(self) -> None:
         self.assertEqual(selfcheck.same(self.result(), self.result()).status, PASSED)
         later = lab.LabResult("x", 0, [self.result().counters[0], {"at": "exit", "user": 9}], {}, 1)
-        self.assertEqual(selfcheck.same(self.result(), later).status, PASSED, "a switched off machine goes on for a bit")
+        self.assertEqual(selfcheck.same(self.result(), later).status, PASSED, "a switched off machine goes on a bit")
 
     def test_not_the_same(self) -> None:
-        for second, wanted in ((self.result(user=6), "at mark 1: user 5 and 6"), (self.result("y"), "print 'x' and 'y'"),
+        for second, wanted in ((self.result(user=6), "at mark 1: user 5 and 6"),
+                               (self.result("y"), "print 'x' and 'y'"),
                                (self.result(status=1), "statuses 0 and 1"),
-                               (lab.LabResult("x", 0, [{"at": "mark"}] * 2, {}, 1), "user 5 and None"),
-                               (lab.LabResult("x", 0, self.result().counters[:1], {}, 1), "2 and 1 counts")):
+                               (lab.LabResult("x", 0, [{"at": "mark"}, {"at": "exit"}], {}, 1), "user 5 and None"),
+                               (lab.LabResult("x", 0, self.result().counters[:1], {}, 1), "at mark, exit and at mark,"),
+                               (lab.LabResult("x", 0, self.result().counters[:1] * 2, {}, 1), "and at mark, mark,")):
             test = selfcheck.same(self.result(), second)
             self.assertEqual(test.status, FAILED)
             self.assertIn(wanted, test.detail)
