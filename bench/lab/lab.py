@@ -438,7 +438,7 @@ def main() -> int:
     result = run_script(machine, PREPARE + script, programs, append=arguments.append, timeout=arguments.timeout,
                         on_line=lambda line: print(line, flush=True), mode="shell" if arguments.shell else "script")
     if arguments.counts:
-        print(json.dumps(result.counters[-1]))
+        print(*map(json.dumps, result.counters), sep="\n")
     return result.status
 
 

@@ -2,6 +2,9 @@
 """Machines in slow motion: every time grows, every rate shrinks, and what is neither stays. And what QEMU is told,
 and what the kernel has to see."""
 
+import contextlib
+import io
+import json
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -49,6 +52,17 @@ class Command(unittest.TestCase):
         self.assertEqual((command[command.index("-seed") + 1], machine.describe()["seed"]), ("7", 7))
         with mock.patch("sys.argv", ["lab.py", "--seed", "-1", "true"]):
             self.assertRaisesRegex(Fail, "SEED=-1: a seed is", lab.main)
+
+    def test_counts(self) -> None:
+        """One line for each mark of the command, and the last one for the whole run; without being asked, none."""
+        records = [{"at": "mark", "user": 1}, {"at": "mark", "user": 3}, {"at": "exit", "user": 4}]
+        for asked, wanted in (["--counts"], records), ([], []):
+            with mock.patch("sys.argv", ["lab.py", *asked, "true"]), \
+                    mock.patch.object(lab, "run_script", return_value=lab.LabResult("", 0, records, {}, 1)), \
+                    mock.patch("signal.signal"), contextlib.redirect_stdout(io.StringIO()) as printed, \
+                    contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(lab.main(), 0)
+            self.assertEqual([json.loads(line) for line in printed.getvalue().splitlines()], wanted)
 
     def test_how_long_a_disk_takes(self) -> None:
         """And what somebody appends comes after it, and wins."""
