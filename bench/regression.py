@@ -112,8 +112,8 @@ RATIOS = (
     # Seen: 47 to 53; 0.5 to 0.7, and 1.5 where gangs could all go before a waiting task: a slot longer is the goal.
     Ratio("gang", "barrier", GANGS, "rate", "eevdf", "gang_llc", least=20),
     Ratio("gang", "barrier", GANGS, "late_p99", "eevdf", "gang_llc", most=1, more=SLOT_US),
-    # Seen in three boots: 0.38, 0.47, 0.51; 23, 25, 17; 0.33, 0.31, 0.31. Without the last, a side job that never runs
-    # would look best.
+    # Seen in three boots of one sample: 0.38, 0.47, 0.51; 23, 25, 17; 0.33, 0.31, 0.31; and 0.66 where the p99 of
+    # weight was low by chance, so three are taken. Without the last, a side job that never runs would look best.
     Ratio("headroom", "requests", LOAD, "p99", "weight", "headroom30", most=0.6),
     Ratio("headroom", "requests", LOAD, "idle", "weight", "headroom30", least=8),
     Ratio("headroom", "requests", LOAD, "side", "weight", "headroom30", least=0.2),

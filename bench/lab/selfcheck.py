@@ -507,13 +507,13 @@ def same(first: lab.LabResult, second: lab.LabResult) -> Test:
     a CPU that is parked may go round its loop.
     """
     name = "lab: two boots are the same"
-    marks = [[count for count in run.counters if count["at"] == "mark"] for run in (first, second)]
     places = [[count["at"] for count in run.counters] for run in (first, second)]
-    if not marks[0] or places[0] != places[1] or first.status or second.status:
+    if "mark" not in places[0] or places[0] != places[1] or first.status or second.status:
         return Test(name, FAILED, f"counts at {', '.join(places[0]) or 'no place'} and at "
                     f"{', '.join(places[1]) or 'no place'}, statuses {first.status} and {second.status}")
     if first.output != second.output:
         return Test(name, FAILED, f"they print {first.output!r} and {second.output!r}")
+    marks = [[count for count in run.counters if count["at"] == "mark"] for run in (first, second)]
     for number, (one, other) in enumerate(zip(*marks, strict=True), 1):
         if different := [f"{key} {one[key]} and {other.get(key)}" for key in one if one[key] != other.get(key)]:
             return Test(name, FAILED, f"at mark {number}: {', '.join(different)}")
