@@ -82,6 +82,13 @@ static inline void steer_hrtimer_setup(struct hrtimer *timer,
 #endif
 
 #ifdef CONFIG_NO_HZ_COMMON
+#ifdef CONFIG_CGROUP_STEER_HEADROOM
+/* One line of a cache to read, see <linux/sched/steer_tick.h>; lockdep makes it longer. */
+static_assert(IS_ENABLED(CONFIG_DEBUG_LOCK_ALLOC) ||
+	      offsetofend(struct tick_sched, iowait_sleeptime) -
+	      offsetof(struct tick_sched, flags) <= 64);
+#endif
+
 /*
  * The clock of tickless idle, read once: get_cpu_idle_time_us() and
  * get_cpu_iowait_time_us() each ask what time it is, and tell apart what is a sum here.

@@ -43,8 +43,9 @@
  * tasks and stolen time are not idle time. An SMT sibling counts like any other
  * CPU, whatever the other thread of the core does, and so does a CPU that core
  * scheduling forces to be idle. The clock is that of tickless idle, which is
- * exact; where there is none, ticks are counted. Each CPU's clock is read once a
- * period, however many pools there are: their periods begin together.
+ * exact; where there is none, ticks are counted. It is in one line of the cache of its
+ * CPU (<linux/sched/steer_tick.h>), and however many pools there are, who looks within a
+ * quarter of a millisecond after another one need not read it: their periods begin together.
  *
  * The controller
  * --------------
