@@ -1083,6 +1083,23 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 }
 
 /*
+ * Words that have no LLC to choose and no search to widen: do they leave it to the default path
+ * for certain, which finds no idle CPU at once? A waker that is about to sleep leaves room, and
+ * if it takes turns with @p, a core that is idle keeps the two apart. See steer_overflows() and
+ * steer_turns_here().
+ */
+static __always_inline bool steer_stays_default(struct task_struct *p, int prev_cpu, bool sync)
+{
+	if (!sync)
+		return false;
+	if (!steer_takes_turns(p, sync))
+		return true;
+	return steer_nr_wanting(this_rq()) <= 1 && steer_same_llc(smp_processor_id(), prev_cpu) &&
+	       steer_cpu_allowed(p, prev_cpu) && steer_cpu_open(p, prev_cpu) &&
+	       steer_siblings_idle(prev_cpu);
+}
+
+/*
  * What steer_wake_search() decides in most wakeups: that @p goes back to where
  * it ran last, which is idle, or that the default path finds an idle CPU without
  * help. Returns false where it takes more to tell.
@@ -1110,7 +1127,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 	}
 
 	if (!elsewhere && !(hint & (STEER_SCAN | STEER_REACH))) {
-		if (!steer_cpu_idle(p, target))
+		if (!steer_cpu_idle(p, target) && !steer_stays_default(p, prev_cpu, sync))
 			return false;
 		*found = -1;
 	} else {
