@@ -82,12 +82,13 @@ static inline void steer_hrtimer_setup(struct hrtimer *timer,
 #endif
 
 #ifdef CONFIG_NO_HZ_COMMON
-#ifdef CONFIG_CGROUP_STEER_HEADROOM
 /* One line of a cache to read, see <linux/sched/steer_tick.h>; lockdep makes it longer. */
-static_assert(IS_ENABLED(CONFIG_DEBUG_LOCK_ALLOC) ||
+static_assert(!IS_ENABLED(CONFIG_CGROUP_STEER_HEADROOM) || IS_ENABLED(CONFIG_DEBUG_LOCK_ALLOC) ||
 	      offsetofend(struct tick_sched, iowait_sleeptime) -
 	      offsetof(struct tick_sched, flags) <= 64);
-#endif
+/* It begins where a line does. */
+static_assert(!IS_ENABLED(CONFIG_CGROUP_STEER_HEADROOM) || !IS_ENABLED(CONFIG_SMP) ||
+	      __alignof__(struct tick_sched) >= SMP_CACHE_BYTES);
 
 /*
  * The clock of tickless idle, read once: get_cpu_idle_time_us() and

@@ -1085,18 +1085,16 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 /*
  * Words that have no LLC to choose and no search to widen: do they leave it to the default path
  * for certain, which finds no idle CPU at once? A waker that is about to sleep leaves room, and
- * if it takes turns with @p, a core that is idle keeps the two apart. See steer_overflows() and
- * steer_turns_here().
+ * if it takes turns with @p, a core that is idle keeps the two apart: see steer_turns_here().
  */
-static __always_inline bool steer_stays_default(struct task_struct *p, int prev_cpu, bool sync)
+static __always_inline bool steer_stays_default(struct task_struct *p, int prev_cpu, u32 hint,
+						bool sync)
 {
-	if (!sync)
+	if (steer_overflows(p, hint, sync))
 		return false;
-	if (!steer_takes_turns(p, sync))
-		return true;
-	return steer_nr_wanting(this_rq()) <= 1 && steer_same_llc(smp_processor_id(), prev_cpu) &&
-	       steer_cpu_allowed(p, prev_cpu) && steer_cpu_open(p, prev_cpu) &&
-	       steer_siblings_idle(prev_cpu);
+	return !steer_takes_turns(p, sync) ||
+	       (steer_try(p, steer_llc(smp_processor_id()), prev_cpu) &&
+		steer_siblings_idle(prev_cpu));
 }
 
 /*
@@ -1127,7 +1125,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 	}
 
 	if (!elsewhere && !(hint & (STEER_SCAN | STEER_REACH))) {
-		if (!steer_cpu_idle(p, target) && !steer_stays_default(p, prev_cpu, sync))
+		if (!steer_cpu_idle(p, target) && !steer_stays_default(p, prev_cpu, hint, sync))
 			return false;
 		*found = -1;
 	} else {
