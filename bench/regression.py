@@ -176,20 +176,17 @@ GOAL = IN_USE_PERCENT
 BOUNDS = (
     Bound(ELSEWHERE, 0.3, benches=(*SETTLED, MOVING)),
     *(Bound(config, 1.0) for config in ("fork_spread", "slice_short", "slice_long", "preempt_none", "energy")),
-    *(Bound(config, GOAL) for config in ("fork_affine", "wake_hold", "wake_wide", "scan_full", "scan_none",
-                                         "fork_spread+wake_hold", "tail_latency")),
-    # These miss it between LLCs of which one may not be chosen.
-    *(bound for config in ("wake_affine", "fork_affine+wake_affine")
-      for bound in (Bound(config, GOAL, benches=SETTLED[:2]), Bound(config, 2.1, benches=SETTLED[2:]))),
-    Bound("interactive", 1.7),
-    *(Bound(config, 5.9) for config in ("pack", "noninteractive", "background")),
-    Bound("efficient", 6.1),
+    *(Bound(config, GOAL) for config in ("fork_affine", "wake_affine", "wake_hold", "wake_wide", "scan_full", "scan_none",
+                                         "pack", "fork_affine+wake_affine", "fork_spread+wake_hold", "tail_latency",
+                                         "interactive", "efficient")),
+    # These look at two cores at each wakeup.
+    *(Bound(config, 2.9) for config in ("noninteractive", "background")),
     # Where a hint moves tasks, a wakeup costs more or less by itself: only its own code is judged.
     *(Bound(config, GOAL, OWN, (MOVING,)) for config in (
         "fork_affine", "fork_spread", "wake_hold", "wake_wide", "scan_full", "scan_none", "slice_short", "slice_long",
-        "preempt_none", "energy", "fork_spread+wake_hold", "tail_latency", "interactive")),
-    *(Bound(config, 5.5, OWN, (MOVING,)) for config in ("wake_affine", "fork_affine+wake_affine")),
-    *(Bound(config, 4.3, OWN, (MOVING,)) for config in ("pack", "noninteractive", "background", "efficient")),
+        "preempt_none", "energy", "pack", "fork_spread+wake_hold", "tail_latency", "interactive", "efficient")),
+    *(Bound(config, 5.4, OWN, (MOVING,)) for config in ("wake_affine", "fork_affine+wake_affine")),
+    *(Bound(config, 2.7, OWN, (MOVING,)) for config in ("noninteractive", "background")),
 )
 # One kernel; three samples, as one count in fifty meets another state of the machine, with half of the work or a
 # quarter more.

@@ -180,9 +180,11 @@ class Counts(unittest.TestCase):
         return [f"{test.name}: {test.detail}" for test in tests if test.status == "failed"]
 
     def test_all_within(self) -> None:
-        self.assertEqual(self.failures(counts(elsewhere=10.0, wake_hold=105.0, pack=330.0)), [])
+        self.assertEqual(self.failures(counts(elsewhere=10.0, wake_hold=105.0, pack=119.0, background=210.0)), [])
 
     def test_what_reaches_the_goal_has_to(self) -> None:
+        self.assertEqual(len(self.failures(counts(pack=481.0))), 2)
+        self.assertEqual(len(self.failures(counts(wake_affine=121.0))), 1)
         found = counts(wake_hold=121.0)
         self.assertEqual(len(self.failures(found)), 2)
         self.assertIn("wake_hold: instructions added to a wakeup, wakeup-llc, wakeup-free, wakeup-apart: "
@@ -208,8 +210,7 @@ class Counts(unittest.TestCase):
         self.assertIn("wake_hold: instructions of its own to a wakeup, wakeup-relay: +121.0 of 8000.0", failure)
 
     def test_what_misses_the_goal_may_not_miss_it_by_more(self) -> None:
-        self.assertEqual(len(self.failures(counts(pack=481.0))), 2)
-        self.assertEqual(len(self.failures(counts(wake_affine=130.0))), 1)
+        self.assertEqual(len(self.failures(counts(background=240.0))), 2)
 
     def test_not_counted(self) -> None:
         for config in (overhead.UNUSED, "pack"):

@@ -56,7 +56,7 @@ struct steer_stats {
 };
 
 extern struct static_key_false_deferred steer_hint_key;
-extern bool steer_hint_seed1;
+DECLARE_STATIC_KEY_FALSE(steer_seed1_key);
 
 /* Effective words of @p's group; REQUIRES: p->pi_lock or the rq lock. */
 static __always_inline u32 steer_hint(struct task_struct *p)
@@ -91,6 +91,8 @@ void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 bool steer_siblings_idle(int cpu);
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint);
+int __steer_wake_packed(struct task_struct *p, int prev_cpu, int target, bool sync,
+			u32 hint);
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync);
 int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
 bool __steer_fork_spread(struct task_struct *p);
@@ -117,7 +119,9 @@ static __always_inline int steer_wake_cpu(struct task_struct *p, int prev_cpu,
 	if (static_branch_unlikely(&steer_hint_key.key)) {
 		u32 hint = steer_hint(p);
 
-		if (hint)
+		if (hint & STEER_PACK)
+			cpu = __steer_wake_packed(p, prev_cpu, target, sync, hint);
+		else if (hint)
 			cpu = __steer_wake_cpu(p, prev_cpu, target, sync, hint);
 		if (cpu >= 0)
 			return cpu;

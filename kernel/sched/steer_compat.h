@@ -28,6 +28,16 @@
 #define steer_cfs_nr_idle(cfs_rq)	READ_ONCE((cfs_rq)->idle_h_nr_running)
 #endif
 
+/* available_idle_cpu() without its two calls: most wakeups in a hinted group ask it once. */
+static __always_inline bool steer_available_idle_cpu(int cpu)
+{
+	struct rq *rq = cpu_rq(cpu);
+
+	if (rcu_access_pointer(rq->curr) != rq->idle || READ_ONCE(rq->nr_running))
+		return false;
+	return !READ_ONCE(rq->ttwu_pending) && !vcpu_is_preempted(cpu);
+}
+
 /*
  * Tasks that want the CPU: neither those of a delayed dequeue nor SCHED_IDLE
  * ones, which may be both, so the sum can be below 0.

@@ -200,7 +200,12 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
  * For comparison only, by debugfs sched/steer_seed1: follow a wake hint as the
  * ancestor did, into any LLC that claims to have an idle core, full or not.
  */
-bool steer_hint_seed1;
+DEFINE_STATIC_KEY_FALSE(steer_seed1_key);
+
+static __always_inline bool steer_as_seed1(void)
+{
+	return static_branch_unlikely(&steer_seed1_key);
+}
 
 /**
  * steer_hint_available - words that this machine can honour
@@ -255,14 +260,14 @@ static bool steer_cpu_gives_way(struct task_struct *p, int cpu)
 /* Would @p run at once on this allowed CPU? */
 static __always_inline bool steer_cpu_idle(struct task_struct *p, int cpu)
 {
-	return available_idle_cpu(cpu) || steer_cpu_gives_way(p, cpu);
+	return steer_available_idle_cpu(cpu) || steer_cpu_gives_way(p, cpu);
 }
 
 /*
  * The same, for one that looks for a CPU. If CPU is left idle for @p, one to which another
  * such task is on its way will be busy when @p comes there.
  */
-static bool steer_cpu_open(struct task_struct *p, int cpu)
+static __always_inline bool steer_cpu_open(struct task_struct *p, int cpu)
 {
 	return steer_cpu_idle(p, cpu) &&
 	       !(steer_headroom_protects(p) && steer_headroom_claimed(cpu));
@@ -272,6 +277,12 @@ static bool steer_cpu_open(struct task_struct *p, int cpu)
 static __always_inline bool steer_same_llc(int a, int b)
 {
 	return per_cpu(sd_llc_id, a) == per_cpu(sd_llc_id, b);
+}
+
+/* The same of the CPU that runs this. */
+static __always_inline bool steer_in_this_llc(int cpu)
+{
+	return __this_cpu_read(sd_llc_id) == per_cpu(sd_llc_id, cpu);
 }
 
 /* For which group does what runs give way to @p? To whoever preempts nobody, it does not. */
@@ -321,7 +332,7 @@ bool steer_siblings_idle(int cpu)
 	int sibling;
 
 	for_each_cpu(sibling, steer_core_mask(cpu)) {
-		if (sibling != cpu && !available_idle_cpu(sibling))
+		if (sibling != cpu && !steer_available_idle_cpu(sibling))
 			return false;
 	}
 	return true;
@@ -333,6 +344,14 @@ static const struct cpumask *steer_llc(int cpu)
 	struct sched_domain *sd = rcu_dereference(per_cpu(sd_llc, cpu));
 
 	return sd ? sched_domain_span(sd) : cpumask_of(cpu);
+}
+
+/* The same of the CPU that runs this. */
+static __always_inline const struct cpumask *steer_this_llc(void)
+{
+	struct sched_domain *sd = rcu_dereference(*this_cpu_ptr(&sd_llc));
+
+	return sd ? sched_domain_span(sd) : cpumask_of(smp_processor_id());
 }
 
 /*
@@ -426,7 +445,8 @@ static int steer_core_in_llc(struct task_struct *p, int target, int prev_cpu)
 			if (thread == cpu)
 				continue;
 			if (steer_headroom_claimed(thread) ||
-			    (!available_idle_cpu(thread) && !steer_headroom_gives_way(p, thread)))
+			    (!steer_available_idle_cpu(thread) &&
+			     !steer_headroom_gives_way(p, thread)))
 				break;
 		}
 		if (thread >= nr_cpu_ids)
@@ -473,11 +493,14 @@ static bool steer_llc_is_own(struct task_struct *p, int cpu)
 static bool steer_llc_has_room(struct task_struct *p, int cpu)
 {
 	const struct cpumask *span = steer_llc(cpu);
-	int other, idle = 0;
+	int other, idle = 0, half = DIV_ROUND_UP(cpumask_weight(span), 2);
 
-	for_each_cpu(other, span)
+	for_each_cpu(other, span) {
 		idle += steer_cpu_idle(p, other) || steer_headroom_gives_way(p, other);
-	return idle * 2 >= cpumask_weight(span);
+		if (idle >= half)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -724,7 +747,7 @@ static bool steer_hold_ends(struct task_struct *p, int prev_cpu, int target)
 static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed, int target,
 			    int prev_cpu)
 {
-	if (unlikely(READ_ONCE(steer_hint_seed1)))
+	if (steer_as_seed1())
 		return steer_seed1_in_llc(p, pointed, prev_cpu);
 	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_draws(p, pointed))
 		return -1;
@@ -765,7 +788,7 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 		cpu = steer_idle_beyond(p, target, prev_cpu, 0);
 	else if (cpu < 0)
 		cpu = steer_leave_llc(p, target);
-	if (cpu >= 0 && available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
+	if (cpu >= 0 && steer_available_idle_cpu(cpu) && steer_llc_overloaded(p, cpu))
 		cpu = -1;
 	if (cpu < 0)
 		steer_stamp(full, group);
@@ -777,7 +800,7 @@ static __always_inline bool steer_gathers(u32 hint)
 {
 	return (hint & (STEER_WAKE | STEER_FORK_AFFINE)) &&
 	       !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
-	       !READ_ONCE(steer_hint_seed1);
+	       !steer_as_seed1();
 }
 
 /*
@@ -824,7 +847,7 @@ static int steer_pack_span(struct task_struct *p, const struct cpumask *span,
 
 		if (!cpumask_test_cpu(cpu, llc) || !steer_cpu_allowed(p, cpu))
 			continue;
-		if (available_idle_cpu(cpu)) {
+		if (steer_available_idle_cpu(cpu)) {
 			/* Is its core awake? */
 			if (sched_smt_active() && !steer_siblings_idle(cpu))
 				return cpu;
@@ -864,7 +887,7 @@ static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool
 	int cpu = smp_processor_id();
 
 	if (!packs && !steer_gathers(hint) &&
-	    (!searches || READ_ONCE(steer_hint_seed1)))
+	    (!searches || steer_as_seed1()))
 		return false;
 	if (!steer_takes_turns(p, sync) || steer_nr_wanting(this_rq()) > 1 ||
 	    !steer_cpu_allowed(p, cpu) ||
@@ -879,11 +902,16 @@ static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool
 }
 
 /* As steer_look_beyond(): a full LLC is not looked through at each wakeup. */
+static __always_inline bool steer_was_unpacked(void)
+{
+	return !(jiffies - this_cpu_read(steer_unpacked));
+}
+
 static int steer_pack_llc(struct task_struct *p, const struct cpumask *llc, int target)
 {
 	int cpu;
 
-	if (!(jiffies - this_cpu_read(steer_unpacked)))
+	if (steer_was_unpacked())
 		return -1;
 	cpu = steer_pack_span(p, llc, llc, target, false);
 	if (cpu < 0)
@@ -932,9 +960,18 @@ static __always_inline bool steer_no_waker(void)
 	return in_hardirq() || is_idle_task(current);
 }
 
-static __always_inline bool steer_llc_allowed(struct task_struct *p, int cpu)
+/* May @p use some CPU of @span? cpumask_intersects() without a call. */
+static __always_inline bool steer_span_allowed(struct task_struct *p, const struct cpumask *span)
 {
-	return cpumask_intersects(steer_llc(cpu), p->cpus_ptr);
+	const unsigned long *cpus = cpumask_bits(span), *allowed = cpumask_bits(p->cpus_ptr);
+	unsigned int first = 0;
+
+	do {
+		if (*cpus++ & *allowed++)
+			return true;
+		first += BITS_PER_LONG;
+	} while (first < nr_cpu_ids);
+	return false;
 }
 
 /* Where the wake hint points; @verdict tells whether it has anything to say. */
@@ -949,12 +986,12 @@ static int steer_wake_target(struct task_struct *p, u32 hint, int waker_cpu,
 
 	if (steer_same_llc(waker_cpu, prev_cpu))
 		*verdict = STEER_V_SAME_LLC;
-	else if ((hint & STEER_WAKE_AFFINE) && steer_no_waker())
-		*verdict = STEER_V_IRQ;
 	else if ((hint & STEER_WAKE_HOLD) && steer_takes_turns(p, sync))
 		*verdict = STEER_V_TURNS;
-	else if (!steer_llc_allowed(p, cpu))
+	else if (!steer_span_allowed(p, steer_llc(cpu)))
 		*verdict = STEER_V_AFFINITY;
+	else if ((hint & STEER_WAKE_AFFINE) && steer_no_waker())
+		*verdict = STEER_V_IRQ;
 	else
 		return cpu;
 	return target;
@@ -1093,7 +1130,7 @@ static __always_inline bool steer_stays_default(struct task_struct *p, int prev_
 	if (steer_overflows(p, hint, sync))
 		return false;
 	return !steer_takes_turns(p, sync) ||
-	       (steer_try(p, steer_llc(smp_processor_id()), prev_cpu) &&
+	       (steer_try(p, steer_this_llc(), prev_cpu) &&
 		steer_siblings_idle(prev_cpu));
 }
 
@@ -1108,12 +1145,12 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 {
 	enum steer_counter wake = STEER_NR_WAKE_SAME_LLC;
 	bool elsewhere = (hint & STEER_WAKE) &&
-			 !steer_same_llc(smp_processor_id(), prev_cpu);
+			 !steer_in_this_llc(prev_cpu);
 
-	if ((hint & STEER_PACK) || (elsewhere && steer_takes_turns(p, sync)))
+	if (elsewhere && steer_takes_turns(p, sync))
 		return false;
 	if (elsewhere && (hint & STEER_WAKE_AFFINE)) {
-		if (steer_no_waker() || steer_llc_allowed(p, smp_processor_id()))
+		if (steer_span_allowed(p, steer_this_llc()))
 			return false;
 		/* There is no LLC to choose. */
 		elsewhere = false;
@@ -1144,6 +1181,29 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 	if (hint & STEER_WAKE)
 		steer_count(p, wake);
 	return true;
+}
+
+/* Is all of the core asleep? */
+static bool steer_core_asleep(int cpu)
+{
+	return steer_available_idle_cpu(cpu) && steer_siblings_idle(cpu);
+}
+
+/*
+ * Does pack find no place for @p? The LLC was looked through in vain in this jiffy, or without
+ * a search, there is nothing on the cores that it looks at.
+ */
+static __always_inline bool steer_packs_nowhere(struct task_struct *p, int prev_cpu, int target,
+						u32 hint, bool sync)
+{
+	if (steer_takes_turns(p, sync))
+		return false;
+	if ((hint & STEER_WAKE) && !steer_in_this_llc(prev_cpu))
+		return false;
+	if (!(hint & STEER_SCAN_NONE) || (hint & STEER_REACH))
+		return steer_was_unpacked();
+	return steer_core_asleep(target) &&
+	       (prev_cpu == target || steer_core_asleep(prev_cpu));
 }
 
 /* Let the default path stack the completion of I/O on a kworker's CPU. */
@@ -1195,28 +1255,54 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	return cpu;
 }
 
+/* Does the default path decide, whatever the words ask? */
+static __always_inline bool steer_wake_unasked(struct task_struct *p, int prev_cpu, u32 hint)
+{
+	lockdep_assert_held(&p->pi_lock);
+
+	if (hint & (STEER_SLICE | STEER_ENERGY))
+		steer_account_inert(p, hint);
+	return !(hint & STEER_AT_WAKEUP) || steer_wake_completes(prev_cpu);
+}
+
+/* Where CPU is left idle for @p, others shall not choose the same one. */
+static __always_inline int steer_claim(struct task_struct *p, int found)
+{
+	if (found >= 0 && steer_headroom_protects(p))
+		steer_headroom_claim(found);
+	return found;
+}
+
+/* @hint is without pack. */
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint)
 {
 	int found;
 
-	lockdep_assert_held(&p->pi_lock);
-
-	if (hint & (STEER_SLICE | STEER_ENERGY))
-		steer_account_inert(p, hint);
-	if (!(hint & STEER_AT_WAKEUP))
+	if (steer_wake_unasked(p, prev_cpu, hint))
 		return -1;
-
-	if (steer_wake_completes(prev_cpu))
-		return -1;
-
 	/* A trace has the verdict on each word, which is more than is needed here. */
-	if (trace_steer_wake_enabled() || READ_ONCE(steer_hint_seed1) ||
+	if (trace_steer_wake_enabled() || steer_as_seed1() ||
 	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
 		found = steer_wake_search(p, prev_cpu, target, sync, hint);
-	if (found >= 0 && steer_headroom_protects(p))
-		steer_headroom_claim(found);
-	return found;
+	return steer_claim(p, found);
+}
+
+/* The same with pack: where that finds nothing, the rest is decided as without it. */
+int __steer_wake_packed(struct task_struct *p, int prev_cpu, int target, bool sync,
+			u32 hint)
+{
+	int found;
+
+	if (steer_wake_unasked(p, prev_cpu, hint))
+		return -1;
+	if (trace_steer_wake_enabled() || steer_as_seed1() ||
+	    !steer_packs_nowhere(p, prev_cpu, target, hint, sync) ||
+	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
+		found = steer_wake_search(p, prev_cpu, target, sync, hint);
+	else
+		steer_count(p, STEER_NR_PACK_FULL);
+	return steer_claim(p, found);
 }
 
 /*
