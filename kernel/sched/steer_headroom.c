@@ -1558,9 +1558,9 @@ static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view 
 /* What a period would have brought if it had been exactly as long as it should. */
 static u64 steer_per_period(s64 amount, u64 elapsed)
 {
-	u64 us = div_u64(elapsed, NSEC_PER_USEC);
-
-	return amount <= 0 || !us ? 0 : div64_u64(amount * (STEER_PERIOD / NSEC_PER_USEC), us);
+	/* A machine that stood still for hours would be more than 64 bits can hold. */
+	return amount <= 0 || !elapsed ? 0 :
+	       mul_u64_u64_div_u64(amount, STEER_PERIOD, elapsed);
 }
 
 /* Tell the others on the same CPUs whether they share with this pool. */
