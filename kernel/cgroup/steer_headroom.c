@@ -496,9 +496,9 @@ void steer_headroom_debug_show(struct seq_file *sf)
 
 	list_for_each_entry(arena, &steer_arenas, link)
 		pools += arena->nr_pools;
-	seq_printf(sf, "headroom_arenas %zu\nheadroom_pools %u\nheadroom_key %d\n"
+	seq_printf(sf, "headroom_arenas %zu\nheadroom_pools %u\nheadroom_paced %u\nheadroom_key %d\n"
 		   "headroom_claims_met %lu\n",
-		   list_count_nodes(&steer_arenas), pools,
+		   list_count_nodes(&steer_arenas), pools, steer_headroom_paced(),
 		   static_key_enabled(&steer_headroom_key.key), steer_headroom_claims_met());
 }
 

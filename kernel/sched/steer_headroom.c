@@ -130,9 +130,10 @@
  * ------
  * Each pool has a timer, all periods end together, and whoever may make groups may make
  * pools without end. So the timers are on many CPUs: first on those that the pool may
- * use, and if these have some already, wherever there are fewest. Where a CPU has more
- * than it can serve well, their budgets are given all at once, and nobody looks in
- * between; where it has more than that, periods are longer. So all of them together
+ * use, and if these have some already, wherever there are fewest. Where a CPU has more pools
+ * that hold back somebody than it can serve well, the budgets of those that came last are given
+ * all at once, and nobody looks in between; where it has still more pools, with or without
+ * anybody in them, periods of all but the first ones are longer. So all of them together
  * never take more than some hundredths of a CPU: see steer_headroom_paces().
  *
  * Who runs first
@@ -356,6 +357,9 @@ static DEFINE_PER_CPU(unsigned long, steer_claims_met);
 
 /* Timers that were started here; changed under steer_headroom_mutex. */
 static DEFINE_PER_CPU(unsigned int, steer_timers);
+
+/* Those of them that give out budgets in parts. A timer may run elsewhere for a while. */
+static DEFINE_PER_CPU(atomic_t, steer_pacing);
 
 static u64 steer_idle_ns(int cpu, u64 now)
 {
@@ -1576,6 +1580,36 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 		atomic_add(delta, &per_cpu(steer_clock, cpu).active);
 }
 
+/*
+ * May the budget be given in parts? Who has been at it goes on, and only pools that hold back
+ * somebody count: nobody can take this from others by making pools in which nothing runs.
+ */
+static bool steer_pool_paces(struct steer_pool *pool, bool wants)
+{
+	atomic_t *pacing = per_cpu_ptr(&steer_pacing, pool->timer_cpu);
+	bool paces = wants && steer_headroom_paces(atomic_read(pacing) - pool->pacing);
+
+	if (paces != pool->pacing)
+		atomic_add(paces ? 1 : -1, pacing);
+	pool->pacing = paces;
+	return paces;
+}
+
+/**
+ * steer_headroom_paced - how many pools give out their budgets in parts?
+ *
+ * Return: how many, over all CPUs.
+ */
+unsigned int steer_headroom_paced(void)
+{
+	unsigned int paced = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		paced += atomic_read(per_cpu_ptr(&steer_pacing, cpu));
+	return paced;
+}
+
 /* What is known of so many CPUs is all that is known of those that there are now. */
 static void steer_pool_scale(struct steer_pool *pool, unsigned int from)
 {
@@ -1889,7 +1923,10 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 					now + STEER_PERIOD / 2);
 		steer_pool_check_from(pool, now);
 		wants = pool->account.binding ? pool->wanting : !cpumask_empty(pool->waiting);
-		pool->paced = wants && steer_headroom_paces(timers);
+		pool->paced = steer_pool_paces(pool, wants);
+		/* Without a demand all go on as soon as they can, however many there are. */
+		if (!pool->account.binding)
+			pool->paced = wants;
 		pool->turns = steer_pool_turns(pool);
 		steer_pool_refill(pool, now);
 	} else if (pool->account.binding) {
@@ -1978,6 +2015,7 @@ static void steer_pool_start(struct steer_pool *pool)
 static void steer_pool_stop(struct steer_pool *pool)
 {
 	hrtimer_cancel(&pool->timer);
+	steer_pool_paces(pool, false);
 	per_cpu(steer_timers, pool->timer_cpu)--;
 }
 

@@ -135,6 +135,7 @@ struct steer_account {
  * @measured: the CPUs of that sum
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only
+ * @pacing: it is among those whose budgets @timer_cpu gives out in parts; timer only
  * @tallied: sum of the tallies of all CPUs when the period began; timer only
  * @account: of the period so far; read without the lock
  * @drawn: something was drawn since @tallied
@@ -184,6 +185,7 @@ struct steer_pool {
 	cpumask_var_t		measured;
 	cpumask_var_t		online;
 	bool			counted;
+	bool			pacing;
 	struct steer_tally	tallied;
 
 	/* Read by all CPUs, and rarely written. */
@@ -240,6 +242,7 @@ bool __steer_headroom_gives_way(struct task_struct *p, int cpu);
 void __steer_headroom_claim(int cpu);
 bool __steer_headroom_claimed(int cpu);
 unsigned long steer_headroom_claims_met(void);
+unsigned int steer_headroom_paced(void);
 int steer_headroom_wanting(struct task_group *tg, int cpu);
 unsigned int __steer_headroom_present(struct task_struct *p, const struct cpumask *cpus);
 bool __steer_headroom_preempts(struct cfs_rq *cfs_rq, struct sched_entity *se,

@@ -499,7 +499,7 @@ static inline bool steer_headroom_claims(u64 now, u64 claimed)
 
 /**
  * steer_headroom_paces - may a budget be given in parts?
- * @timers: of pools on the CPU that would have to do it
+ * @others: pools whose budgets the CPU that would have to do it gives in parts already
  *
  * A pool that does so runs its timer twenty times in a period, some microseconds each
  * time. So this is what more of them could take too much of the CPU with. A budget
@@ -507,9 +507,9 @@ static inline bool steer_headroom_claims(u64 now, u64 claimed)
  *
  * Return: false where they are too many.
  */
-static inline bool steer_headroom_paces(unsigned int timers)
+static inline bool steer_headroom_paces(unsigned int others)
 {
-	return timers <= STEER_TIMERS_PACED;
+	return others < STEER_TIMERS_PACED;
 }
 
 /**

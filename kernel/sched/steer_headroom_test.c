@@ -636,13 +636,16 @@ static void timers_test(struct kunit *test)
 	unsigned int timers, most = 0;
 
 	for (timers = 0; timers < 1000000; timers += 1 + timers / 16) {
-		unsigned int runs = steer_headroom_paces(timers) ? 20 : 1;
+		unsigned int paced = 0;
 
-		most = max(most, timers * runs / steer_headroom_periods(timers));
+		while (paced < timers && steer_headroom_paces(paced))
+			paced++;
+		most = max(most, paced * 20 + (timers - paced) / steer_headroom_periods(timers));
 	}
 	/* Times some microseconds, of 100 ms. */
-	KUNIT_EXPECT_LE(test, most, 64 * 20);
-	KUNIT_EXPECT_TRUE(test, steer_headroom_paces(64));
+	KUNIT_EXPECT_LE(test, most, 64 * 20 + 1024);
+	KUNIT_EXPECT_TRUE(test, steer_headroom_paces(63));
+	KUNIT_EXPECT_FALSE(test, steer_headroom_paces(64));
 	KUNIT_EXPECT_EQ(test, steer_headroom_periods(0), 1);
 	KUNIT_EXPECT_EQ(test, steer_headroom_periods(1024), 1);
 	KUNIT_EXPECT_EQ(test, steer_headroom_periods(1025), 2);
