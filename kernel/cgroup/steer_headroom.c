@@ -31,9 +31,9 @@
  *
  * Whether a group has tasks, the timers find out themselves, each period. What
  * they cannot find out is the effective cpuset; nobody tells when it changes. So
- * it is compared each STEER_REFRESH, and groups whose CPUs changed change their
- * pool. A CPU that goes offline leaves all cpusets, and comes back to them. It stays
- * in the pools, where it does not count for so long.
+ * it is compared each STEER_REFRESH, and when a CPU has come, and groups whose CPUs
+ * changed change their pool. A CPU that goes offline leaves all cpusets, and comes back
+ * to them. It stays in the pools, where it does not count for so long.
  *
  * Locking
  * -------
@@ -51,6 +51,7 @@
  * bandwidth accounting of the groups with the arena itself.
  */
 #include <linux/cgroup.h>
+#include <linux/cpuhotplug.h>
 #include <linux/mmu_context.h>
 #include <linux/mutex.h>
 #include <linux/seq_file.h>
@@ -404,6 +405,14 @@ static void steer_refresh(struct work_struct *work)
 		schedule_delayed_work(&steer_refresh_work, delay);
 }
 
+/* The refresh waits until the CPU is there, and then takes it into the pools. */
+static int steer_headroom_cpu_online(unsigned int cpu)
+{
+	if (static_key_enabled(&steer_headroom_key.key))
+		mod_delayed_work(system_wq, &steer_refresh_work, 0);
+	return 0;
+}
+
 /* ----------------------------------------------------- life of the groups */
 
 /**
@@ -639,8 +648,14 @@ static struct cftype steer_headroom_files[] = {
 
 static int __init steer_headroom_files_init(void)
 {
+	int ret;
+
 	if (!steer_enabled_at_boot())
 		return 0;
+	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "cgroup/steer:online",
+					steer_headroom_cpu_online, NULL);
+	if (ret < 0)
+		return ret;
 	return cgroup_add_dfl_cftypes(&cpu_cgrp_subsys, steer_headroom_files);
 }
 subsys_initcall(steer_headroom_files_init);

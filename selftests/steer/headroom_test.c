@@ -589,6 +589,37 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 	trace_stop(&trace);
 }
 
+/* A CPU that comes when others are held back already is theirs to leave idle, too. */
+TEST_F_TIMEOUT(headroom, late_cpu, 300)
+{
+	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	cpu_set_t all = self->t.cpus, one = cpuset_one(cpu);
+	struct trace trace = { };
+	char want[32];
+
+	if (self->t.nr_cpus < 2 || !cpu_can_go(cpu))
+		SKIP(return, "needs a CPU that can go off");
+	/* It is never without a task; see hotplug. */
+	ASSERT_EQ(0, hogs_start(&self->more, self->main, &one, 0));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	ASSERT_EQ(0, cpu_set_online(cpu, false));
+	self->t.cpus = cpuset_minus(all, one);
+	EXPECT_EQ(0, hold(self, self->side, "90"));
+	EXPECT_TRUE(is_held(self->side, 3));
+	EXPECT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	snprintf(want, sizeof(want), " cpus=%d ", CPU_COUNT(&self->t.cpus));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 0));
+	EXPECT_EQ(0, cpu_set_online(cpu, true));
+	snprintf(want, sizeof(want), " cpus=%d ", CPU_COUNT(&all));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 3));
+	EXPECT_EQ(0, task_pin_cpu(self->hogs.hog[0].pid, cpu));
+	EXPECT_EQ(0, task_pin_cpu(self->more.hog[0].pid, cpu));
+	EXPECT_TRUE(is_held(self->side, 5));
+	EXPECT_TRUE(all_run(&self->hogs));
+	EXPECT_GE(50, most_used(&trace));
+	trace_stop(&trace);
+}
+
 /* Held back means less CPU time, counted as such, and never none. */
 TEST_F_TIMEOUT(headroom, held_back, 300)
 {
