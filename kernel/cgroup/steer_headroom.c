@@ -45,12 +45,17 @@
  * goes whatever references there are; it joins in steer_headroom_online(). One that
  * is removed leaves when a walk meets it, or in steer_headroom_offline() at the latest.
  *
+ * Everybody may read cpu.headroom.stat, those who are held back as well, who may stand still
+ * with whatever lock they have. So that takes none: arenas and pools are there for as long as
+ * an RCU read lock is held.
+ *
  * Static key
  * ----------
  * steer_headroom_key counts arenas. It goes off a second after the last, and the
  * bandwidth accounting of the groups with the arena itself.
  */
 #include <linux/cgroup.h>
+#include <linux/cleanup.h>
 #include <linux/cpuhotplug.h>
 #include <linux/mmu_context.h>
 #include <linux/mutex.h>
@@ -73,12 +78,19 @@
 
 static DEFINE_MUTEX(steer_headroom_mutex);
 
-/*
- * All arenas; under steer_headroom_mutex, as are the masks: CPUs of the group that is
- * looked at, those that were active when it was, and one for passing use.
+/**
+ * struct steer_look - what is known of the CPUs of a group
+ * @cpus: those that it may use
+ * @active: those that were active then
+ * @changed: for passing use
  */
+struct steer_look {
+	struct cpumask cpus, active, changed;
+};
+
+/* All arenas, and the group that is looked at; under steer_headroom_mutex. */
 static LIST_HEAD(steer_arenas);
-static struct cpumask steer_cpus, steer_active, steer_changed;
+static struct steer_look steer_looked;
 
 static void steer_refresh(struct work_struct *work);
 static DECLARE_DELAYED_WORK(steer_refresh_work, steer_refresh);
@@ -114,16 +126,16 @@ static void steer_look_at(struct cgroup *cgrp)
 	lockdep_assert_held(&steer_headroom_mutex);
 
 	guard(cpus_read_lock)();
-	steer_cgroup_cpus(cgrp, &steer_cpus);
-	cpumask_copy(&steer_active, cpu_active_mask);
+	steer_cgroup_cpus(cgrp, &steer_looked.cpus);
+	cpumask_copy(&steer_looked.active, cpu_active_mask);
 }
 
 /* Is it for the CPUs of the group that was looked at? Those that are off do not count. */
-static bool steer_pool_suits(struct steer_pool *pool)
+static bool steer_pool_suits(struct steer_pool *pool, struct steer_look *look)
 {
-	cpumask_xor(&steer_changed, pool->cpus, &steer_cpus);
-	return !cpumask_intersects(&steer_changed, &steer_active) &&
-	       cpumask_intersects(pool->cpus, &steer_cpus);
+	cpumask_xor(&look->changed, pool->cpus, &look->cpus);
+	return !cpumask_intersects(&look->changed, &look->active) &&
+	       cpumask_intersects(pool->cpus, &look->cpus);
 }
 
 /* The one of these CPUs with the largest request that is not above @request */
@@ -134,7 +146,7 @@ static struct steer_pool *steer_pool_nearest(struct steer_arena *arena, unsigned
 	list_for_each_entry(pool, &arena->pools, link) {
 		if (pool->request > request || (best && best->request >= pool->request))
 			continue;
-		if (steer_pool_suits(pool))
+		if (steer_pool_suits(pool, &steer_looked))
 			best = pool;
 	}
 	return best;
@@ -143,7 +155,7 @@ static struct steer_pool *steer_pool_nearest(struct steer_arena *arena, unsigned
 static struct steer_pool *steer_pool_add(struct steer_arena *arena, unsigned int request,
 					 struct steer_pool *from)
 {
-	struct steer_pool *pool = steer_pool_create(arena, request, &steer_cpus, from);
+	struct steer_pool *pool = steer_pool_create(arena, request, &steer_looked.cpus, from);
 
 	arena->nr_pools += !!pool;
 	return pool ?: ERR_PTR(-ENOMEM);
@@ -165,9 +177,9 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 		return NULL;
 	steer_look_at(tg->css.cgroup);
 	/* All of them are a partition's below: it runs nothing, and has no pool. */
-	if (cpumask_empty(&steer_cpus))
+	if (cpumask_empty(&steer_looked.cpus))
 		return NULL;
-	if (own && own->request == request && steer_pool_suits(own))
+	if (own && own->request == request && steer_pool_suits(own, &steer_looked))
 		return own;
 	pool = steer_pool_nearest(arena, request);
 	if (pool && pool->request == request)
@@ -178,7 +190,7 @@ static struct steer_pool *steer_child_pool(struct steer_arena *arena, struct tas
 		return pool;
 	steer_look_at(arena->parent->cgroup);
 	/* Likewise. This one has CPUs that it shares with nobody there. */
-	if (cpumask_empty(&steer_cpus))
+	if (cpumask_empty(&steer_looked.cpus))
 		return NULL;
 	return steer_pool_nearest(arena, 0) ?: steer_pool_add(arena, 0, own);
 }
@@ -284,7 +296,8 @@ static struct steer_arena *steer_arena_create(struct steer_headroom *parent)
 	if (list_empty(&steer_arenas))
 		schedule_delayed_work(&steer_refresh_work, STEER_REFRESH);
 	list_add_tail(&arena->link, &steer_arenas);
-	parent->arena = arena;
+	/* Pairs with the address dependency where cpu.headroom.stat is read. */
+	smp_store_release(&parent->arena, arena);
 	return arena;
 }
 
@@ -293,8 +306,8 @@ static void steer_arena_destroy(struct steer_arena *arena)
 	steer_pools_trim(arena);
 	WARN_ON_ONCE(!list_empty(&arena->pools));
 	list_del(&arena->link);
-	steer_css_tg(arena->parent)->steer.headroom->arena = NULL;
-	kfree(arena);
+	WRITE_ONCE(steer_css_tg(arena->parent)->steer.headroom->arena, NULL);
+	kfree_rcu(arena, rcu);
 	static_branch_slow_dec_deferred(&steer_headroom_key);
 }
 
@@ -542,59 +555,67 @@ static ssize_t steer_headroom_write(struct kernfs_open_file *of, char *buf,
 	return ret ?: nbytes;
 }
 
-/* The pool that a group draws from, or the nearest ancestor that has one. */
+/* The pool that a group itself draws from; RCU */
+static struct steer_pool *steer_pool_of(struct cgroup_subsys_state *css)
+{
+	struct steer_headroom *hr = READ_ONCE(steer_css_tg(css)->steer.headroom);
+
+	return hr ? READ_ONCE(hr->pool) : NULL;
+}
+
+/* The same, or that of the nearest ancestor that has one; RCU */
 static struct steer_pool *steer_pool_above(struct cgroup_subsys_state *css)
 {
 	for (; css; css = css->parent) {
-		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
+		struct steer_pool *pool = steer_pool_of(css);
 
-		if (hr && hr->pool)
-			return hr->pool;
-	}
-	return NULL;
-}
-
-/* One of the arena that has a group's CPUs, for a group that draws from none. */
-static struct steer_pool *steer_pool_beside(struct cgroup_subsys_state *css)
-{
-	struct steer_headroom *parent = steer_css_tg(css->parent)->steer.headroom;
-	struct steer_pool *pool;
-
-	if (!parent || !parent->arena)
-		return NULL;
-	steer_look_at(css->cgroup);
-	list_for_each_entry(pool, &parent->arena->pools, link) {
-		if (steer_pool_suits(pool))
+		if (pool)
 			return pool;
 	}
 	return NULL;
 }
 
-/* The largest demand on a group, on all levels. */
+/* One of the arena that has a group's CPUs, for a group that draws from none; RCU */
+static struct steer_pool *steer_pool_beside(struct cgroup_subsys_state *css,
+					    struct steer_look *look)
+{
+	struct steer_headroom *parent = READ_ONCE(steer_css_tg(css->parent)->steer.headroom);
+	struct steer_arena *arena = parent ? READ_ONCE(parent->arena) : NULL;
+	struct steer_pool *pool;
+
+	if (!arena)
+		return NULL;
+	list_for_each_entry_rcu(pool, &arena->pools, link) {
+		if (steer_pool_suits(pool, look))
+			return pool;
+	}
+	return NULL;
+}
+
+/* The largest demand on a group, on all levels; RCU */
 static unsigned int steer_demand(struct cgroup_subsys_state *css)
 {
 	unsigned int demand = 0;
 
 	for (; css; css = css->parent) {
-		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
+		struct steer_pool *pool = steer_pool_of(css);
 
-		if (hr && hr->pool && READ_ONCE(hr->pool->account.binding))
-			demand = max(demand, READ_ONCE(hr->pool->demand));
+		if (pool && READ_ONCE(pool->account.binding))
+			demand = max(demand, READ_ONCE(pool->demand));
 	}
 	return demand;
 }
 
 /*
  * What a group may use in a period: its own part, no more than there is for all, and
- * no more than that of an ancestor.
+ * no more than that of an ancestor. RCU
  */
 static u64 steer_group_budget(struct cgroup_subsys_state *css)
 {
 	u64 budget = U64_MAX;
 
 	for (; css; css = css->parent) {
-		struct steer_headroom *hr = steer_css_tg(css)->steer.headroom;
-		struct steer_pool *pool = hr ? hr->pool : NULL;
+		struct steer_pool *pool = steer_pool_of(css);
 
 		if (!pool)
 			continue;
@@ -602,27 +623,39 @@ static u64 steer_group_budget(struct cgroup_subsys_state *css)
 		if (pool->account.binding)
 			budget = min3(budget, pool->budget, (u64)
 				      steer_headroom_cap(pool->account.level,
-							 steer_headroom_weight(hr->tg)));
+							 steer_headroom_weight(steer_css_tg(css))));
 		raw_spin_unlock_irq(&pool->lock);
 	}
 	return budget;
 }
 
+/*
+ * Takes no lock that may be slept with: whoever may read this may be held back, and with it
+ * all that wait for such a lock.
+ */
 static int steer_headroom_stat(struct seq_file *sf, void *v)
 {
 	struct cgroup_subsys_state *css = seq_css(sf);
+	struct steer_look *look __free(kfree) = kmalloc(sizeof(*look), GFP_KERNEL);
 	struct steer_pool *pool;
+	unsigned int demand;
 	u64 budget;
 	int idle;
 
-	guard(mutex)(&steer_headroom_mutex);
+	if (!look)
+		return -ENOMEM;
+	steer_cgroup_cpus(css->cgroup, &look->cpus);
+	cpumask_copy(&look->active, cpu_active_mask);
 
-	steer_seq_percent(sf, "demand ", steer_demand(css));
-	pool = steer_pool_above(css) ?: steer_pool_beside(css);
-	idle = pool ? READ_ONCE(pool->idle) : -1;
+	scoped_guard(rcu) {
+		demand = steer_demand(css);
+		pool = steer_pool_above(css) ?: steer_pool_beside(css, look);
+		idle = pool ? READ_ONCE(pool->idle) : -1;
+		budget = steer_group_budget(css);
+	}
+	steer_seq_percent(sf, "demand ", demand);
 	if (idle >= 0)
 		steer_seq_percent(sf, "idle ", idle);
-	budget = steer_group_budget(css);
 	if (budget == U64_MAX)
 		seq_puts(sf, "budget_usec max\n");
 	else

@@ -2107,7 +2107,7 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	pool->idle = -1;
 	pool->account.whole_level = STEER_LEVEL_NONE;
 	raw_spin_lock_init(&pool->lock);
-	list_add_tail(&pool->link, &arena->pools);
+	list_add_tail_rcu(&pool->link, &arena->pools);
 
 	steer_hrtimer_setup(&pool->timer, steer_pool_timer, HRTIMER_MODE_ABS_PINNED_HARD);
 	/* All periods end at the same time, and so read the same clocks. */
@@ -2133,7 +2133,7 @@ void steer_pool_destroy(struct steer_pool *pool)
 {
 	WARN_ON_ONCE(pool->nr_groups);
 
-	list_del(&pool->link);
+	list_del_rcu(&pool->link);
 	steer_pool_stop(pool);
 	WARN_ON_ONCE(!cpumask_empty(pool->waiting));
 	steer_pool_count(pool, false);

@@ -72,12 +72,13 @@ struct steer_headroom {
  * @link: in the list of all; under steer_headroom_mutex
  * @parent: the group
  * @requests: children with a request, the largest first; RCU
- * @pools: see there; under steer_headroom_mutex
+ * @pools: see there; changed under steer_headroom_mutex, RCU
  * @nr_pools: how many they are; likewise
  * @active: how many of them are about to take more or less
  * @most: the largest request, of an empty group or not
  * @searched: the largest request in force as the last full search found it
  * @crowded: a pool needs @searched, since its own search was too long
+ * @rcu: to free it
  */
 struct steer_arena {
 	struct list_head		link;
@@ -89,6 +90,7 @@ struct steer_arena {
 	unsigned int			most;
 	unsigned int			searched;
 	bool				crowded;
+	struct rcu_head			rcu;
 };
 
 /**
