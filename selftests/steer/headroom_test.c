@@ -645,8 +645,10 @@ TEST_F_TIMEOUT(headroom, held_back, 300)
 	EXPECT_LT(before, cg_count(self->side, "headroom_capped_usec"));
 	EXPECT_LE(capped(self->side), cg_count(self->side, "headroom_periods"));
 
-	/* cpu.max knows nothing of it. */
+	/* cpu.max knows nothing of it, and neither do cpu.weight and cpu.idle. */
 	EXPECT_TRUE(cg_is(self->side, "cpu.max", "max 100000"));
+	EXPECT_TRUE(cg_is(self->side, "cpu.weight", "100"));
+	EXPECT_TRUE(cg_is(self->side, "cpu.idle", "0"));
 	EXPECT_EQ(0, cg_count(self->side, "nr_periods"));
 	EXPECT_EQ(0, cg_count(self->side, "nr_throttled"));
 	EXPECT_EQ(0, cg_count(self->side, "throttled_usec"));
@@ -724,6 +726,10 @@ TEST_F_TIMEOUT(headroom, realtime, 300)
 		EXPECT_GE(6000, idle);
 		usleep(150000);
 	}
+	/* So they leave less to those who are held back. */
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	EXPECT_TRUE(is_held(self->side, 5));
 }
 
 /* Updates, with times that can be compared with ours */
