@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,7 @@ from suite import Layout, Suite, cpu_list, known_suites, load_suite, parse_cpu_l
 
 CGROUP = Path("sys/fs/cgroup")
 CPUS = Path("sys/devices/system/cpu")
+NULL_DEVICE = "/dev/nullb0"
 # Runnable tasks, on average over a minute, that are too few to matter: so many, or so many for each CPU.
 QUIET_LOAD, QUIET_LOAD_PER_CPU = 0.5, 0.02
 # Kernel parameters that change what is measured; the rest of the command line is nobody's business.
@@ -95,6 +96,25 @@ def governors(root: Path) -> Precondition:
                         "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
 
 
+def threads(root: Path) -> Precondition:
+    """All threads of all cores: a machine with some of them off is another one, which nobody means to measure."""
+    control = read(root / CPUS / "smt/control") or "unknown"
+    counts = sorted({len(core) for core in layout(root).cores})
+    return Precondition("SMT", control not in ("off", "forceoff") and len(counts) == 1,
+                        f"{control}, {' and '.join(map(str, counts))} online threads a core",
+                        "have all threads of the cores online:  echo on > /sys/devices/system/cpu/smt/control, or boot "
+                        "without nosmt and maxcpus")
+
+
+def null_device(root: Path, commands: Iterable[str]) -> list[Precondition]:
+    """For benchmarks that read it: a device without a disk, with the lab's latency."""
+    if not any(NULL_DEVICE in command for command in commands):
+        return []
+    there = (root / NULL_DEVICE.lstrip("/")).exists()
+    return [Precondition("null device", there, NULL_DEVICE if there else f"no {NULL_DEVICE}",
+                         "fio reads it:  modprobe null_blk irqmode=2 completion_nsec=80000, or choose other BENCHES")]
+
+
 def quiet(root: Path) -> Precondition:
     average = read(root / "proc/loadavg").split(" ")[0]
     allowed = max(QUIET_LOAD, QUIET_LOAD_PER_CPU * len(online_cpus(root)))
@@ -129,11 +149,15 @@ def caches(root: Path, suite: Suite) -> Precondition:
                         "run: measure it on a machine that has them, or in the lab (without WHERE=host)")
 
 
-def preconditions(suite: Suite, root: Path = Path("/"), uid: int | None = None) -> list[Precondition]:
+def preconditions(suite: Suite, root: Path = Path("/"), uid: int | None = None,
+                  benches: Sequence[str] = ()) -> list[Precondition]:
+    """What has to hold for these benchmarks of a suite, all of them if none is named."""
     uid = os.geteuid() if uid is None else uid
+    commands = [bench.host_command or bench.command for bench in suite.benches if not benches or bench.name in benches]
     leftover = (root / CGROUP / "bench").exists()
     return [Precondition("root", uid == 0, f"user {uid}", "run this as root: it makes a cgroup and writes to it"),
-            *cgroups(root), caches(root, suite), governors(root), quiet(root),
+            *cgroups(root), caches(root, suite), threads(root), governors(root), quiet(root),
+            *null_device(root, commands),
             Precondition("cgroup 'bench'", not leftover, "there" if leftover else "free",
                          "the benchmarks run in /sys/fs/cgroup/bench; end what is in it:  "
                          "echo 1 > /sys/fs/cgroup/bench/cgroup.kill; rmdir /sys/fs/cgroup/bench")]

@@ -441,7 +441,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         return 0
     forced: list[str] = []
     if not runner and arguments.where == "host":
-        forced = host.demand(host.preconditions(suite), is_forced())
+        forced = host.demand(host.preconditions(suite, benches=selection.benches), is_forced())
         programs = sorted({name for bench in suite.benches for name in bench.programs})
         runner = host.HostRunner(build_own_programs(programs, arguments.out / "programs"))
     elif not runner:

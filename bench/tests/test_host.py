@@ -6,6 +6,7 @@ import io
 import tempfile
 import time
 import unittest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,6 +44,7 @@ class Machine:
         self.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io")
         self.write("sys/fs/cgroup/cgroup.subtree_control", "cpuset cpu")
         self.write("sys/fs/cgroup/system.slice/cpu.hint", "inherit")
+        self.write("dev/nullb0", "")
         self.write("proc/loadavg", "0.12 0.40 1.20 1/300 999")
         self.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU\n")
         self.write("proc/cmdline", "root=UUID=secret mitigations=off quiet cgroup_steer=1")
@@ -133,13 +135,32 @@ class Preconditions(MadeUp):
     def test_the_run_asks_for_its_own_suite(self) -> None:
         asked = []
 
-        def preconditions(of: suite.Suite) -> list[host.Precondition]:
-            asked.append(of.name)
+        def preconditions(of: suite.Suite, benches: Sequence[str]) -> list[host.Precondition]:
+            asked.append((of.name, benches))
             return [host.Precondition("made up", False, "not so", "nothing")]
         with mock.patch.object(host, "preconditions", preconditions), mock.patch.dict("os.environ", FORCE=""):
             for name in ("hint", "gang"):
                 self.assertRaisesRegex(Fail, "made up: not so", run.main, ["--suite", name, "--where", "host"])
-        self.assertEqual(asked, ["hint", "gang"])
+            self.assertRaises(Fail, run.main, ["--suite", "headroom", "--where", "host", "--benches", "fio"])
+        self.assertEqual(asked, [("hint", ()), ("gang", ()), ("headroom", ("fio",))])
+
+    def test_threads(self) -> None:
+        self.machine.write("sys/devices/system/cpu/online", "0-7")
+        self.assertEqual(self.unmet(), {})  # such machines there are
+        self.machine.write("sys/devices/system/cpu/smt/control", "off")
+        self.assertIn("echo on > /sys/devices/system/cpu/smt/control", self.unmet()["SMT"])
+        self.machine.write("sys/devices/system/cpu/smt/control", "on")
+        self.machine.write("sys/devices/system/cpu/online", "0-11")
+        found = [c.found for c in host.preconditions(HINT, self.root, 0) if not c.met]
+        self.assertEqual(found, ["on, 1 and 2 online threads a core"])
+
+    def test_null_device(self) -> None:
+        """fio needs it, and no other benchmark does."""
+        suites = suite.load_suite("headroom")
+        (self.root / "dev/nullb0").unlink()
+        for benches, unmet in (([], ["null device"]), (["requests", "fio"], ["null device"]), (["requests"], [])):
+            self.assertEqual([c.name for c in host.preconditions(suites, self.root, 0, benches) if not c.met], unmet)
+        self.assertEqual(self.unmet(), {})
 
     def test_shown_for_a_suite(self) -> None:
         for name, status in (("hint", 1), ("gang", 0)):
@@ -147,6 +168,7 @@ class Preconditions(MadeUp):
                     mock.patch.object(host, "cgroups", return_value=[]), \
                     mock.patch.object(host, "governors", return_value=host.Precondition("governor", True, "x", "")), \
                     mock.patch.object(host, "quiet", return_value=host.Precondition("quiet", True, "x", "")), \
+                    mock.patch.object(host, "threads", return_value=host.Precondition("SMT", True, "x", "")), \
                     mock.patch("os.geteuid", return_value=0), mock.patch("sys.argv", ["host.py", "--suite", name]), \
                     contextlib.redirect_stdout(io.StringIO()) as output:
                 self.assertEqual(host.main(), status, name)
