@@ -22,8 +22,8 @@ from common import Fail, run_main  # noqa: E402
 from results import Results, Row, TopologyView, code_of, describe, gain, read_results  # noqa: E402
 from suite import HINT, ORACLE, Configuration, Metric, Suite, Verdict, load_suite  # noqa: E402
 
-CAVEAT = ("The lab is a model of a machine, without out-of-order execution, prefetch or frequency: compare "
-          "configurations with each other, not with another machine.")
+CAVEAT = ("The lab is a model of a machine, without out-of-order execution or frequency, and with no prefetch but of "
+          "sequential streams: compare configurations with each other, not with another machine.")
 # Configurations side by side, at most.
 COLUMNS = 4
 
