@@ -277,6 +277,9 @@
 /* Requests that a timer looks at for the largest one in force. */
 #define STEER_SEARCH_MOST	64
 
+/* Levels of the tree whose pools are told apart */
+#define STEER_DEPTHS		4
+
 /* CPUs that a timer interrupts at most. */
 #define STEER_KICK_MOST		64
 
@@ -294,7 +297,8 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
  * struct steer_clock - a CPU's idle clock, as it was read last
  * @read: when
  * @idle: the most that it showed
- * @active: pools that may use this CPU, and are about to take more or less
+ * @active: pools that may use this CPU, and are about to take more or less, by how far down
+ *	in the tree their groups are; the last is for all that are further
  *
  * Two readers at a time may mix their values, which differ by as little as the
  * times do. But it does not go back, for either of them.
@@ -302,7 +306,7 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
 struct steer_clock {
 	atomic64_t read;
 	atomic64_t idle;
-	atomic_t active;
+	atomic_t active[STEER_DEPTHS];
 };
 
 /* In lines that readers write, and not each CPU. */
@@ -1492,7 +1496,8 @@ unsigned int steer_arena_search(struct steer_arena *arena, unsigned int above,
  * @idle_ns: idle time since the last view
  * @same: that is of the same CPUs as then
  * @cpus: how many those were
- * @active: pools that have to share with this one
+ * @rivals: pools that have to share with this one
+ * @givers: those that are not further down
  * @shares: who took what of the budget since then
  */
 struct steer_view {
@@ -1501,7 +1506,8 @@ struct steer_view {
 	u64 idle_ns;
 	bool same;
 	unsigned int cpus;
-	unsigned int active;
+	unsigned int rivals;
+	unsigned int givers;
 	struct steer_shares shares;
 };
 
@@ -1535,9 +1541,34 @@ static void steer_pool_tally(struct steer_pool *pool, struct steer_shares *share
 	pool->tallied = sum;
 }
 
+static unsigned int steer_pool_depth(const struct steer_pool *pool)
+{
+	return min(pool->arena->parent->cgroup->level, STEER_DEPTHS - 1);
+}
+
+/* With how many others a pool has to share, on the CPU where they are most */
+static void steer_pool_meet(struct steer_pool *pool, struct steer_view *view)
+{
+	unsigned int near = atomic_read(&pool->arena->active), depth = steer_pool_depth(pool);
+	unsigned int all = 0, above = 0;
+	int cpu;
+
+	for_each_cpu(cpu, pool->online) {
+		unsigned int active = 0;
+
+		for (unsigned int level = 0; level < STEER_DEPTHS; level++) {
+			active += atomic_read(&per_cpu(steer_clock, cpu).active[level]);
+			if (level == depth)
+				above = max(above, active);
+		}
+		all = max(all, active);
+	}
+	view->rivals = steer_headroom_rivals(near, all);
+	view->givers = steer_headroom_rivals(near, above);
+}
+
 static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view *view)
 {
-	int cpu, active = 0;
 	u64 sum;
 
 	view->now = now;
@@ -1546,10 +1577,8 @@ static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view 
 	rcu_read_unlock();
 
 	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
-	for_each_cpu(cpu, pool->online)
-		active = max(active, atomic_read(&per_cpu(steer_clock, cpu).active));
 	sum = steer_idle_sum(pool->online, now);
-	view->active = steer_headroom_rivals(atomic_read(&pool->arena->active), active);
+	steer_pool_meet(pool, view);
 	view->idle_ns = sum - pool->idle_ns;
 	pool->idle_ns = sum;
 	view->same = cpumask_equal(pool->online, pool->measured);
@@ -1577,7 +1606,7 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 	pool->counted = active;
 	atomic_add(delta, &pool->arena->active);
 	for_each_cpu(cpu, pool->cpus)
-		atomic_add(delta, &per_cpu(steer_clock, cpu).active);
+		atomic_add(delta, &per_cpu(steer_clock, cpu).active[steer_pool_depth(pool)]);
 }
 
 /*
@@ -1654,7 +1683,8 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	m.used = steer_per_period(shares->used, elapsed);
 	m.demand = view->most > pool->request ? view->most - pool->request : 0;
 	m.wanting = pool->wanting;
-	m.rivals = view->active;
+	m.rivals = view->rivals;
+	m.givers = view->givers;
 	m.lacking = pool->lacking;
 	lacks = m.idle < steer_headroom_part(m.capacity, m.demand);
 	floor = steer_headroom_floor(m.capacity);
@@ -1687,6 +1717,7 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 	update->idle = pool->idle;
 	update->used = m.used;
 	update->rivals = m.rivals;
+	update->givers = m.givers;
 	update->lacking = m.lacking;
 	update->wanting = m.wanting;
 	update->starved = shares->starved;

@@ -140,6 +140,7 @@ static inline u64 steer_headroom_floor(u64 capacity)
  * @wanting: some group of the pool wanted more than it got
  * @rivals: pools on the same CPUs that are about to take more or less, see
  *	steer_headroom_rivals()
+ * @givers: those of them that are not further down in the tree
  * @lacking: for how many periods before this one there was too little idle
  */
 struct steer_measure {
@@ -149,6 +150,7 @@ struct steer_measure {
 	unsigned int demand;
 	bool wanting;
 	unsigned int rivals;
+	unsigned int givers;
 	unsigned int lacking;
 };
 
@@ -196,10 +198,12 @@ static inline bool steer_headroom_exhausted(u64 capacity, u64 idle, unsigned int
  * theirs, since it is only leave to grow then. Where @rivals pools want the same
  * CPUs, each takes one part in @rivals + 1, so that together they never take too
  * much; but one that is alone takes half only of what may be noise, and all of
- * the rest. A lack of idle time is taken off at once by a single pool. Several
- * take off two such parts each, which is enough if all do. If it goes on, since
- * others do not, it is twice as much, and all of it in the end. Where idle time
- * is exhausted, at most half of what was used is left.
+ * the rest. A lack of idle time is taken off at once by a single pool. Several, of
+ * which there are @givers, take off two parts of one more than they are, each, which is
+ * enough if all do. If it goes on, since others do not, it is twice as much, and all of
+ * it in the end. Who is further down in the tree does not count there: nobody's main
+ * work waits for what a tenant makes below. Where idle time is exhausted, at most half
+ * of what was used is left.
  *
  * Since falling is faster than rising, noise would leave more idle than asked
  * for. The trim is the integral of the error, and mends that and whatever else
@@ -215,7 +219,7 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
 	s64 most = div_s64(all, STEER_TRIM_PART);
 	s64 seen = div_s64(all, STEER_TRIM_ERROR_PART);
 	s64 noise = div_s64(all, STEER_NOISE_PART);
-	u32 sharers = max(m->rivals, 1U) + 1;
+	u32 sharers = max(m->rivals, 1U) + 1, givers = max(m->givers, 1U) + 1;
 	s64 budget, step = error;
 
 	if (error > 0 && m->wanting && m->rivals > 1)
@@ -223,7 +227,7 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
 	else if (error > 0 && m->wanting)
 		step = error - min(error, noise) / 2;
 	else if (m->wanting)
-		step = div_s64(2 * error, max(sharers >> min(m->lacking, 31U), 2U));
+		step = div_s64(2 * error, max(givers >> min(m->lacking, 31U), 2U));
 
 	budget = (s64)m->used + step + *trim;
 	if (steer_headroom_exhausted(m->capacity, m->idle, m->demand))

@@ -89,7 +89,7 @@ static void budget_test(struct kunit *test)
 {
 	struct steer_measure m = {
 		.capacity = CAPACITY, .idle = 10 * PERCENT, .used = 50 * PERCENT,
-		.demand = 3000, .wanting = true, .rivals = 1,
+		.demand = 3000, .wanting = true, .rivals = 1, .givers = 1,
 	};
 	s64 trim = 0;
 
@@ -108,6 +108,7 @@ static void budget_test(struct kunit *test)
 	KUNIT_EXPECT_GT(test, trim, 0LL);
 	/* a quarter, with three that want it */
 	m.rivals = 3;
+	m.givers = 3;
 	trim = 0;
 	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 55 * PERCENT);
 	/* 20 % too little, and three that give: half of it, then all */
@@ -182,6 +183,7 @@ static void machine_step(struct machine *machine, s64 main, unsigned int demand,
 			.used = machine->used[i], .demand = demand,
 			.wanting = true, .lacking = machine->lacking,
 			.rivals = steer_headroom_rivals(machine->pools, machine->pools),
+			.givers = steer_headroom_rivals(machine->pools, machine->pools),
 		};
 
 		machine->used[i] = div_s64(steer_headroom_budget(&m, &machine->trim[i]) *
@@ -450,7 +452,7 @@ static void alone_test(struct kunit *test)
 {
 	struct steer_measure m = {
 		.capacity = CAPACITY, .used = 50 * PERCENT, .demand = 3000,
-		.wanting = true, .rivals = 9,
+		.wanting = true, .rivals = 9, .givers = 9,
 	};
 	s64 trim = 0;
 
@@ -460,6 +462,14 @@ static void alone_test(struct kunit *test)
 	}
 	KUNIT_EXPECT_LE(test, m.used, 31 * PERCENT);
 	KUNIT_EXPECT_GE(test, m.used, 28 * PERCENT);
+
+	/* If they are all further down, it is met after one. */
+	m.givers = 1;
+	m.lacking = 0;
+	m.used = 50 * PERCENT;
+	m.idle = 10 * PERCENT;
+	trim = 0;
+	KUNIT_EXPECT_EQ(test, steer_headroom_budget(&m, &trim), 30 * PERCENT);
 }
 
 /* Groups that want a part of the CPUs each; the level decides what they get. */

@@ -557,6 +557,38 @@ TEST_F_TIMEOUT(headroom, stays_held, 300)
 }
 
 /*
+ * What somebody makes further down counts when a surplus is divided, but not when a lack is
+ * taken off: nobody's main work waits for it.
+ */
+TEST_F_TIMEOUT(headroom, further_down, 300)
+{
+	struct trace trace = { };
+	char *main, *side;
+
+	ASSERT_EQ(0, cg_enable(self->main, "+cpu"));
+	main = cg_new(self->main, "main");
+	side = cg_new(self->main, "side");
+	ASSERT_TRUE(main && side);
+	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
+	ASSERT_EQ(0, hogs_start(&self->more, side, &self->t.cpus, 0));
+	populate(self, main);
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "20"));
+	ASSERT_EQ(0, cg_write(main, HEADROOM, "20"));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	ASSERT_EQ(0, hogs_run(&self->more));
+	EXPECT_TRUE(is_held(self->side, 3));
+	EXPECT_TRUE(is_held(side, 3));
+	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update",
+					 " rivals=2 givers=1 ") > 0));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update",
+					 " rivals=2 givers=2 ") > 0));
+	trace_stop(&trace);
+	free(main);
+	free(side);
+}
+
+/*
  * CPUs that go off with queues that wait, and come back. The limit stays in force. That
  * CPU is never without a task, as the protected group has one there: where the fair
  * server has just found nothing to run, stopping the CPU makes Linux 6.12 warn.

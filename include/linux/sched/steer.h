@@ -147,6 +147,7 @@ struct steer_queue {
  *	told nothing: it was short, or CPUs came or went
  * @cpus: number of CPUs that they may use
  * @rivals: sets of groups that share what is left on these CPUs
+ * @givers: those of them that take off a lack together
  * @lacking: for how many periods up to the last one less was idle than demanded
  * @wanting: this one did
  * @starved: the budget came to its end before the caps did
@@ -168,6 +169,7 @@ struct steer_headroom_update {
 	s32	idle;
 	u32	cpus;
 	u32	rivals;
+	u32	givers;
 	u32	lacking;
 	bool	wanting;
 	bool	starved;

@@ -258,6 +258,7 @@ TRACE_EVENT(steer_headroom_update,
 		__field(s32, idle)
 		__field(u32, cpus)
 		__field(u32, rivals)
+		__field(u32, givers)
 		__field(u32, lacking)
 		__field(u8, wanting)
 		__field(u8, starved)
@@ -280,6 +281,7 @@ TRACE_EVENT(steer_headroom_update,
 		__entry->idle		= u->idle;
 		__entry->cpus		= u->cpus;
 		__entry->rivals		= u->rivals;
+		__entry->givers		= u->givers;
 		__entry->lacking	= u->lacking;
 		__entry->wanting	= u->wanting;
 		__entry->starved	= u->starved;
@@ -294,10 +296,10 @@ TRACE_EVENT(steer_headroom_update,
 		__entry->trim		= u->trim;
 	),
 
-	TP_printk("cgroup=%llu pool=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u lacking=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu capped_used=%lld active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
+	TP_printk("cgroup=%llu pool=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u givers=%u lacking=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu capped_used=%lld active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
 		  __entry->cgroup, __entry->pool, __entry->headroom, __entry->demand,
-		  __entry->idle, __entry->cpus, __entry->rivals, __entry->lacking,
-		  __entry->wanting, __entry->starved, __entry->halved,
+		  __entry->idle, __entry->cpus, __entry->rivals, __entry->givers,
+		  __entry->lacking, __entry->wanting, __entry->starved, __entry->halved,
 		  __entry->elapsed, __entry->used, __entry->capped_used,
 		  __entry->active_weight, __entry->capped_weight,
 		  __entry->budget, __entry->level, __entry->trim)
