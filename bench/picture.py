@@ -254,8 +254,8 @@ def write_all(results: Results, suite: Suite, directory: Path) -> list[Path]:
             write(picture.name, draw(picture))
     if results.series:
         timeline = importlib.import_module("timeline")
-        for moving in timeline.compose_all(results, suite):
-            write(moving.name, timeline.draw(moving), timeline.LIMIT)
+        for name, content in timeline.draw_all(results, suite):
+            write(name, content, timeline.LIMIT)
     return written
 
 

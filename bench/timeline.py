@@ -37,8 +37,8 @@ class Moving:
     p99: tuple[float, float]
 
 
-def compose_all(results: Results, suite: Suite) -> list[Moving]:
-    """One for each benchmark, load and topology; configurations in the order of the suite."""
+def compose_all(results: Results, suite: Suite, most: int = PANELS) -> list[Moving]:
+    """One for each benchmark, load and topology, and `most` configurations; these in the order of the suite."""
     order = {configuration.name: place for place, configuration in enumerate(suite.configurations)}
     cases: dict[tuple[str, int, str], dict[str, Mapping[str, Any]]] = {}
     for entry in sorted(results.series, key=lambda entry: entry.get("sample", 0)):
@@ -50,9 +50,9 @@ def compose_all(results: Results, suite: Suite) -> list[Moving]:
         panels = tuple(sorted(configs.items(), key=lambda item: order.get(item[0], len(order))))
         trace = any("stretches" in series for _, series in panels)
         name = f"{suite.name}-{bench}-{load}-{topology}-time"
-        for number, first in enumerate(range(0, len(panels), PANELS), 1):
+        for number, first in enumerate(range(0, len(panels), most), 1):
             found.append(Moving(
-                name + (f"-{number}" if number > 1 else ""), title, trace, panels[first:first + PANELS],
+                name + (f"-{number}" if number > 1 else ""), title, trace, panels[first:first + most],
                 shown_time(panels) if trace else 0, (1, 10) if trace else p99_range(panels)))
     return found
 
@@ -150,3 +150,12 @@ def draw(moving: Moving) -> bytes:
                      if not line.get_label().startswith("_")}
             grid[0][0].legend(lines.values(), lines.keys(), loc="center right", fontsize=7)
         return svg_of(figure)
+
+
+def draw_all(results: Results, suite: Suite) -> list[tuple[str, bytes]]:
+    """All pictures with their names, of so many configurations each as files of LIMIT bytes have room for."""
+    for most in (PANELS, COLUMNS, 1):
+        drawn = [(moving.name, draw(moving)) for moving in compose_all(results, suite, most)]
+        if all(len(content) <= LIMIT for _, content in drawn):
+            break
+    return drawn

@@ -39,10 +39,23 @@ class Choices(unittest.TestCase):
 
     def test_many_configurations_make_several_pictures(self) -> None:
         """All with the same range, so that they compare."""
-        with mock.patch.object(timeline, "PANELS", 1):
-            first, second = timeline.compose_all(with_series(LOOP, "none", "both"), SMALL)
+        first, second = timeline.compose_all(with_series(LOOP, "none", "both"), SMALL, most=1)
         self.assertEqual((first.name, second.name), ("small-hackbench-1-zen-time", "small-hackbench-1-zen-time-2"))
         self.assertEqual(first.p99, second.p99)
+
+    def test_long_series_make_more_pictures(self) -> None:
+        """Of three, and of one, until each fits; what does not fit even so is for the caller to tell."""
+        results = with_series(LOOP, "none", "both", "fork_spread", "seed1")
+
+        def files(room: int) -> list[str]:
+            """As if each panel took a hundred bytes."""
+            with mock.patch.object(timeline, "LIMIT", room), \
+                    mock.patch.object(timeline, "draw", lambda moving: b"x" * 100 * len(moving.panels)):
+                return [name[len("small-hackbench-1-zen-time"):] for name, _ in timeline.draw_all(results, SMALL)]
+        self.assertEqual(files(400), [""])
+        self.assertEqual(files(399), ["", "-2"])
+        self.assertEqual(files(299), ["", "-2", "-3", "-4"])
+        self.assertEqual(files(99), ["", "-2", "-3", "-4"])
 
     def test_nothing_to_draw(self) -> None:
         self.assertEqual(timeline.compose_all(with_series(LOOP), SMALL), [])
