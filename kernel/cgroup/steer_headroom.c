@@ -294,7 +294,7 @@ static struct steer_arena *steer_arena_create(struct steer_headroom *parent)
 	INIT_LIST_HEAD(&arena->pools);
 	static_branch_deferred_inc(&steer_headroom_key);
 	if (list_empty(&steer_arenas))
-		schedule_delayed_work(&steer_refresh_work, STEER_REFRESH);
+		queue_delayed_work(system_unbound_wq, &steer_refresh_work, STEER_REFRESH);
 	list_add_tail(&arena->link, &steer_arenas);
 	/* Pairs with the address dependency where cpu.headroom.stat is read. */
 	smp_store_release(&parent->arena, arena);
@@ -415,14 +415,14 @@ static void steer_refresh(struct work_struct *work)
 		rcu_read_unlock();
 	}
 	if (!list_empty(&steer_arenas))
-		schedule_delayed_work(&steer_refresh_work, delay);
+		queue_delayed_work(system_unbound_wq, &steer_refresh_work, delay);
 }
 
 /* The refresh waits until the CPU is there, and then takes it into the pools. */
 static int steer_headroom_cpu_online(unsigned int cpu)
 {
 	if (static_key_enabled(&steer_headroom_key.key))
-		mod_delayed_work(system_wq, &steer_refresh_work, 0);
+		mod_delayed_work(system_unbound_wq, &steer_refresh_work, 0);
 	return 0;
 }
 
@@ -630,8 +630,8 @@ static u64 steer_group_budget(struct cgroup_subsys_state *css)
 }
 
 /*
- * Takes no lock that may be slept with: whoever may read this may be held back, and with it
- * all that wait for such a lock.
+ * Takes no mutex, and is not preempted with an RCU read lock: whoever may read this may be held
+ * back, and with it all that wait for either.
  */
 static int steer_headroom_stat(struct seq_file *sf, void *v)
 {
@@ -647,7 +647,8 @@ static int steer_headroom_stat(struct seq_file *sf, void *v)
 	steer_cgroup_cpus(css->cgroup, &look->cpus);
 	cpumask_copy(&look->active, cpu_active_mask);
 
-	scoped_guard(rcu) {
+	scoped_guard(preempt) {
+		guard(rcu)();
 		demand = steer_demand(css);
 		pool = steer_pool_above(css) ?: steer_pool_beside(css, look);
 		idle = pool ? READ_ONCE(pool->idle) : -1;

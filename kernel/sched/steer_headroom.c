@@ -1679,7 +1679,8 @@ static bool steer_pool_update(struct steer_pool *pool, const struct steer_view *
 					     !cpumask_empty(pool->waiting));
 
 	m.capacity = STEER_PERIOD * cpumask_weight(pool->measured);
-	m.idle = min_t(u64, steer_per_period(view->idle_ns, elapsed), m.capacity);
+	/* The clock of a CPU that came is as old as that. */
+	m.idle = view->same ? min_t(u64, steer_per_period(view->idle_ns, elapsed), m.capacity) : 0;
 	m.used = steer_per_period(shares->used, elapsed);
 	m.demand = view->most > pool->request ? view->most - pool->request : 0;
 	m.wanting = pool->wanting;
@@ -1968,6 +1969,8 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	}
 	if (pool->account.binding)
 		slices = steer_pool_slices(pool);
+	else if (cpumask_empty(pool->waiting))
+		pool->paced = false;
 	paced = pool->paced;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 
@@ -1979,9 +1982,12 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 		steer_pool_count(pool, active);
 		trace_steer_headroom_update(&event);
 	}
-	hrtimer_forward(timer, ns_to_ktime(now),
-			ns_to_ktime(paced ? STEER_PART :
-				    STEER_PERIOD * steer_headroom_periods(timers)));
+	if (paced || update)
+		hrtimer_forward(timer, ns_to_ktime(now),
+				ns_to_ktime(paced ? STEER_PART :
+					    STEER_PERIOD * steer_headroom_periods(timers)));
+	else
+		hrtimer_set_expires(timer, ns_to_ktime(pool->next_update));
 	return HRTIMER_RESTART;
 }
 
