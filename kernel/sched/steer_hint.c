@@ -1144,8 +1144,7 @@ static __always_inline bool steer_wake_quick(struct task_struct *p, int prev_cpu
 					     int *found)
 {
 	enum steer_counter wake = STEER_NR_WAKE_SAME_LLC;
-	bool elsewhere = (hint & STEER_WAKE) &&
-			 !steer_in_this_llc(prev_cpu);
+	bool elsewhere = (hint & STEER_WAKE) && !steer_in_this_llc(prev_cpu);
 
 	if (elsewhere && steer_takes_turns(p, sync))
 		return false;
@@ -1255,54 +1254,44 @@ int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool
 	return cpu;
 }
 
-/* Does the default path decide, whatever the words ask? */
-static __always_inline bool steer_wake_unasked(struct task_struct *p, int prev_cpu, u32 hint)
+/*
+ * A wakeup as the words ask. With pack (@packs), where that finds nothing, the rest is decided as
+ * without it. Inlined twice: what most wakeups take is short, and looks at no word in vain.
+ */
+static __always_inline int steer_wake_as_asked(struct task_struct *p, int prev_cpu, int target,
+					       bool sync, u32 hint, const bool packs)
 {
+	int found;
+
 	lockdep_assert_held(&p->pi_lock);
 
 	if (hint & (STEER_SLICE | STEER_ENERGY))
 		steer_account_inert(p, hint);
-	return !(hint & STEER_AT_WAKEUP) || steer_wake_completes(prev_cpu);
-}
+	if (!(hint & STEER_AT_WAKEUP) || steer_wake_completes(prev_cpu))
+		return -1;
 
-/* Where CPU is left idle for @p, others shall not choose the same one. */
-static __always_inline int steer_claim(struct task_struct *p, int found)
-{
+	/* A trace has the verdict on each word, which is more than is needed here. */
+	if (trace_steer_wake_enabled() || steer_as_seed1() ||
+	    (packs && !steer_packs_nowhere(p, prev_cpu, target, hint, sync)) ||
+	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
+		found = steer_wake_search(p, prev_cpu, target, sync, hint);
+	else if (packs)
+		steer_count(p, STEER_NR_PACK_FULL);
 	if (found >= 0 && steer_headroom_protects(p))
 		steer_headroom_claim(found);
 	return found;
 }
 
-/* @hint is without pack. */
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint)
 {
-	int found;
-
-	if (steer_wake_unasked(p, prev_cpu, hint))
-		return -1;
-	/* A trace has the verdict on each word, which is more than is needed here. */
-	if (trace_steer_wake_enabled() || steer_as_seed1() ||
-	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
-		found = steer_wake_search(p, prev_cpu, target, sync, hint);
-	return steer_claim(p, found);
+	return steer_wake_as_asked(p, prev_cpu, target, sync, hint, false);
 }
 
-/* The same with pack: where that finds nothing, the rest is decided as without it. */
 int __steer_wake_packed(struct task_struct *p, int prev_cpu, int target, bool sync,
 			u32 hint)
 {
-	int found;
-
-	if (steer_wake_unasked(p, prev_cpu, hint))
-		return -1;
-	if (trace_steer_wake_enabled() || steer_as_seed1() ||
-	    !steer_packs_nowhere(p, prev_cpu, target, hint, sync) ||
-	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
-		found = steer_wake_search(p, prev_cpu, target, sync, hint);
-	else
-		steer_count(p, STEER_NR_PACK_FULL);
-	return steer_claim(p, found);
+	return steer_wake_as_asked(p, prev_cpu, target, sync, hint, true);
 }
 
 /*
