@@ -46,8 +46,8 @@
  * is removed leaves when a walk meets it, or in steer_headroom_offline() at the latest.
  *
  * Everybody may read cpu.headroom.stat, those who are held back as well, who may stand still
- * with whatever lock they have. So that takes none: arenas and pools are there for as long as
- * an RCU read lock is held.
+ * with whatever lock they have. So that takes no mutex: arenas and pools are there for as long
+ * as an RCU read lock is held.
  *
  * Static key
  * ----------

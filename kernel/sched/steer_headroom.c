@@ -1599,6 +1599,7 @@ static u64 steer_per_period(s64 amount, u64 elapsed)
 /* Tell the others on the same CPUs whether they share with this pool. */
 static void steer_pool_count(struct steer_pool *pool, bool active)
 {
+	unsigned int depth = steer_pool_depth(pool);
 	int cpu, delta = active ? 1 : -1;
 
 	if (pool->counted == active)
@@ -1606,7 +1607,7 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 	pool->counted = active;
 	atomic_add(delta, &pool->arena->active);
 	for_each_cpu(cpu, pool->cpus)
-		atomic_add(delta, &per_cpu(steer_clock, cpu).active[steer_pool_depth(pool)]);
+		atomic_add(delta, &per_cpu(steer_clock, cpu).active[depth]);
 }
 
 /*
@@ -1955,10 +1956,9 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 					now + STEER_PERIOD / 2);
 		steer_pool_check_from(pool, now);
 		wants = pool->account.binding ? pool->wanting : !cpumask_empty(pool->waiting);
-		pool->paced = steer_pool_paces(pool, wants);
 		/* Without a demand all go on as soon as they can, however many there are. */
-		if (!pool->account.binding)
-			pool->paced = wants;
+		pool->paced = steer_pool_paces(pool, wants) ||
+			      (wants && !pool->account.binding);
 		pool->turns = steer_pool_turns(pool);
 		steer_pool_refill(pool, now);
 	} else if (pool->account.binding) {
