@@ -764,6 +764,17 @@ TEST_F_TIMEOUT(headroom, realtime, 300)
 	EXPECT_TRUE(is_held(self->side, 5));
 }
 
+/* CPU time of a group in a tenth of a second, as long as a period is */
+static long usage_in_period(const char *cg)
+{
+	double begin = now_s();
+	long used = usage(cg);
+
+	usleep(100000);
+	/* Who is late to look again must not see more. */
+	return (usage(cg) - used) * 0.1 / (now_s() - begin);
+}
+
 /* Updates, with times that can be compared with ours */
 static int trace_updates(struct trace *tr)
 {
@@ -813,14 +824,22 @@ static bool update_after(struct trace *tr, double when, char *line, size_t len)
 TEST_F_TIMEOUT(headroom, at_once, 300)
 {
 	struct trace trace = { };
+	long held, free_usec, before;
 
 	ASSERT_EQ(0, hold(self, self->side, "80"));
 	EXPECT_TRUE(is_held(self->side, 3));
+	held = usage_in_period(self->side);
 	ASSERT_EQ(0, trace_updates(&trace));
 	for (int round = 0; round < 3; round++) {
 		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "1"));
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 1")));
 		EXPECT_AT_ONCE(&trace, 0);
+		/* All that they want is theirs, from the first period on. */
+		before = capped(self->side);
+		free_usec = usage_in_period(self->side);
+		EXPECT_LT(held * 3 / 2, free_usec)
+			TH_LOG("CPU time of a period held back %ld us, free %ld us", held, free_usec);
+		EXPECT_EQ(before, capped(self->side));
 		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "0"));
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 0")));
 		EXPECT_AT_ONCE(&trace, 80);
@@ -1180,6 +1199,81 @@ TEST_F_TIMEOUT(headroom, cpu_max, 300)
 }
 
 /*
+ * The shortest and the longest period that cpu.max can have. Its quota is what it always
+ * is, and cpu.headroom goes by periods of its own.
+ */
+TEST_F_TIMEOUT(headroom, cpu_max_periods, 300)
+{
+	static const long periods[] = { 1000, 1000000 };
+	/* What a CPU has of a slice when the quota is used up, and until its next tick */
+	const long late = 20000L * self->t.nr_cpus;
+	char limit[32];
+
+	ASSERT_EQ(0, hold(self, self->side, "60"));
+	for (size_t i = 0; i < ARRAY_SIZE(periods); i++) {
+		/* No quota is below a millisecond. */
+		long period = periods[i], quota = i ? period / 10 : period;
+		long before, used;
+		double begin, seconds;
+
+		/* All CPUs: more than what cpu.headroom leaves. */
+		snprintf(limit, sizeof(limit), "%ld %ld", self->t.nr_cpus * period, period);
+		ASSERT_EQ(0, cg_write(self->side, "cpu.max", limit));
+		before = cg_count(self->side, "nr_periods");
+		EXPECT_TRUE(is_held(self->side, 5));
+		EXPECT_TRUE(all_run(&self->hogs));
+		EXPECT_TRUE(WAIT_FOR(cg_count(self->side, "nr_periods") > before + 2));
+		EXPECT_TRUE(stat_is(self->side, "period_usec 100000"));
+
+		/* Less than that, if four tenths of all CPUs are more than one. */
+		if (self->t.nr_cpus * 4 <= 10 * quota / period)
+			continue;
+		snprintf(limit, sizeof(limit), "%ld %ld", quota, period);
+		ASSERT_EQ(0, cg_write(self->side, "cpu.max", limit));
+		before = cg_count(self->side, "nr_throttled");
+		EXPECT_TRUE(WAIT_FOR(cg_count(self->side, "nr_throttled") > before + 1));
+		begin = now_s();
+		used = usage(self->side);
+		sleep(3);
+		used = usage(self->side) - used;
+		seconds = now_s() - begin;
+		TH_LOG("%s: used %ld us in %.2f s", limit, used, seconds);
+		EXPECT_LT(0, used);
+		EXPECT_GE(seconds * 1e6 * quota / period + quota + late, used);
+		EXPECT_TRUE(all_run(&self->hogs));
+	}
+}
+
+/* What a group did not use of its quota, it may use later: in a pool as without one. */
+TEST_F_TIMEOUT(headroom, burst, 300)
+{
+	long bursts, usec;
+
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max", "20000 100000"));
+	ASSERT_EQ(0, cg_write(self->side, "cpu.max.burst", "20000"));
+	ASSERT_EQ(0, hold(self, self->side, "20"));
+	EXPECT_DEMAND(self->side, "20.00");
+	EXPECT_TRUE(WAIT_FOR(cg_count(self->side, "nr_throttled") > 3));
+	/* Busy all the time, it has nothing left of it. */
+	bursts = cg_count(self->side, "nr_bursts");
+	usec = cg_count(self->side, "burst_usec");
+	some_periods();
+	EXPECT_EQ(bursts, cg_count(self->side, "nr_bursts"));
+	for (int round = 0; round < 10 && cg_count(self->side, "nr_bursts") == bursts; round++) {
+		ASSERT_EQ(0, cg_write(self->side, "cgroup.freeze", "1"));
+		EXPECT_TRUE(WAIT_FOR(cg_is(self->side, "cgroup.events", "populated 1\nfrozen 1")));
+		some_periods();
+		ASSERT_EQ(0, cg_write(self->side, "cgroup.freeze", "0"));
+		EXPECT_TRUE(all_run(&self->hogs));
+		some_periods();
+	}
+	EXPECT_LT(bursts, cg_count(self->side, "nr_bursts"));
+	EXPECT_LT(usec, cg_count(self->side, "burst_usec"));
+	EXPECT_TRUE(cg_is(self->side, "cpu.max", "20000 100000"));
+	EXPECT_TRUE(cg_is(self->side, "cpu.max.burst", "20000"));
+}
+
+/*
  *	side		held back
  *	  sub		has a limit that it does not reach
  *	    deep	is stopped by its own, which is less than its part of the budget
@@ -1471,15 +1565,17 @@ TEST_F_TIMEOUT(headroom, cpusets, 300)
 
 /*
  *	side		held back on all other CPUs
- *	  part		a partition: on its CPU nothing is measured, nor held back
+ *	  part		a partition, isolated or not: on its CPU nothing is measured, nor held back
  *	  work
  */
 TEST_F_TIMEOUT(headroom, partition, 300)
 {
 	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
+	static const char * const types[] = { "root", "isolated" };
 	struct trace trace = { };
 	char list[16], want[32], *part, *work;
 	cpu_set_t mine, others;
+	long used;
 
 	if (self->t.nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
@@ -1503,12 +1599,21 @@ TEST_F_TIMEOUT(headroom, partition, 300)
 	EXPECT_DEMAND(self->side, "90.00");
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
 	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
-	trace_stop(&trace);
 
 	ASSERT_EQ(0, hogs_start(&self->more, part, &mine, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
-	EXPECT_TRUE(WAIT_FOR(usage(part) > 1000000));
-	EXPECT_EQ(0, capped(self->side));
+	/* Without load balancing there, it is the same. */
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		ASSERT_EQ(0, cg_write(part, "cpuset.cpus.partition", types[i]));
+		ASSERT_TRUE(cg_is(part, "cpuset.cpus.partition", types[i]));
+		used = usage(part);
+		EXPECT_TRUE(WAIT_FOR(usage(part) - used > 1000000));
+		EXPECT_EQ(0, capped(self->side));
+		EXPECT_DEMAND(self->side, "90.00");
+	}
+	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus);
+	EXPECT_EQ(0, trace_count(&trace, "steer_headroom_update", want));
+	trace_stop(&trace);
 	ASSERT_EQ(0, hogs_start(&self->hogs, work, &others, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_TRUE(is_held(self->side, 3));
