@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import math
 import os
 import subprocess
 import unittest
@@ -13,6 +14,8 @@ from unittest import mock
 
 import context  # noqa: F401
 import lab
+import outputs
+import parsers
 import selfcheck
 from common import Fail, Target
 from ktap import FAILED, PASSED, Test
@@ -81,6 +84,35 @@ class TestPredictions(unittest.TestCase):
         twice = 1 - selfcheck.hits(8, 1)
         self.assertAlmostEqual(selfcheck.stream_gbs(self.zen, "read", [0, 2, 8]), 3 * 21.4 / (2 * twice + missing))
 
+    def test_program_alone_takes_its_own_time(self) -> None:
+        """Copying 8 elements takes 40 instructions and two lines, none of which waits for another."""
+        self.assertAlmostEqual(selfcheck.stream_program_mbs(self.zen, "copy", [0], 5), 2 * 64 / (10 + 5) * 1000)
+
+    def test_program_misses(self) -> None:
+        """What is left of an array: exp(-4) after two arrays of the four thirds of a cache, and one third passed."""
+        fetched, written = selfcheck.stream_misses("triad")
+        # All three were touched by add, which passes over as many: 4 caches lie between, wherever it is.
+        self.assertAlmostEqual(fetched, 3 * (1 - math.exp(-4)))
+        self.assertAlmostEqual(written, 1)
+        # A third of what add leaves is to be written back, and half of what scale leaves.
+        self.assertAlmostEqual(selfcheck.stream_misses("add")[1], 1 + (1 / 2 - 1 / 3) * 3 / 4)
+        self.assertAlmostEqual(sum(selfcheck.stream_misses(kernel)[1] for kernel in selfcheck.STREAM_KERNELS), 4)
+
+    def test_programs_share_what_is_narrow(self) -> None:
+        passing = sum(selfcheck.stream_misses("triad"))
+        one, llc = (selfcheck.stream_program_mbs(self.zen, "triad", cpus, 7) for cpus in ([0], [0, 2, 4, 6]))
+        self.assertAlmostEqual(llc, 3 / passing * 20000)
+        self.assertLess(one, llc)
+        self.assertAlmostEqual(selfcheck.stream_program_mbs(self.zen, "triad", list(range(0, 32, 2)), 7),
+                               2 * 3 / passing * 21400)
+
+    def test_programs_are_on_one_core_to_all(self) -> None:
+        for name, counts in (("zen", [1, 4, 4, 8, 16]), ("xeon", [1, 8, 2, 4, 8, 16]), ("1x1x1x1", [1])):
+            machine = lab.machine_of(name)
+            self.assertEqual([len(cpus) for _, cpus in selfcheck.stream_programs(machine)], counts, name)
+            for _, cpus in selfcheck.stream_programs(machine):
+                self.assertEqual(len({cpu // machine.topology.threads for cpu in cpus}), len(cpus))
+
     def test_siblings_are_slower(self) -> None:
         alone, shared = (selfcheck.instructions_ns(self.zen, 6, shared=shared) for shared in (False, True))
         self.assertAlmostEqual(alone, 1.5)
@@ -129,7 +161,19 @@ class TestResults(unittest.TestCase):
     def test_script_numbers_the_rows(self) -> None:
         script = selfcheck.script_of(self.machine, self.rows)
         self.assertIn("lab-probe spin 0 1 0 ", script)
-        self.assertIn("stream -t 16 ", script)
+
+    def test_stream_runs_once_for_its_four_kernels(self) -> None:
+        rows = [*self.rows, *selfcheck.program_rows(self.machine, dict.fromkeys(selfcheck.STREAM_KERNELS, 5.0))]
+        probes = selfcheck.probes_of(rows)
+        self.assertEqual(len(probes), 6 + len(selfcheck.stream_programs(self.machine)))
+        self.assertEqual(probes[6], "echo stream=6; taskset -c 0 stream -t 1 -n 2796203 -k 4 --json || exit 1")
+        rows = rows[:14]
+        text = self.text(251, 99, 5, 6, 7, 8) + f"\nstream=6\n{outputs.STREAM}stream=10\n{outputs.STREAM}"
+        self.assertEqual(selfcheck.parse(text, rows)[5:], [8, *[41692.725, 42546.402, 48794.372, 48477.014] * 2])
+        with self.assertRaisesRegex(Fail, "no result for: STREAM copy, 4 in LLC, STREAM scale"):
+            selfcheck.parse(text.partition("stream=10")[0], rows)
+        wrong = text.replace("true", "false")
+        self.assertRaisesRegex(parsers.Unreadable, "wrong values", selfcheck.parse, wrong, rows)
 
     def test_busy(self) -> None:
         """Two CPUs of zen compute, after all have slept."""
@@ -140,11 +184,6 @@ class TestResults(unittest.TestCase):
         for busy, status in (((0, 10, 2000), PASSED), ((0, 200, 2200), FAILED), ((0, 10, 1010), FAILED)):
             self.assertEqual(selfcheck.busy_test(self.machine, marks(*busy)).status, status, busy)
         self.assertEqual(selfcheck.busy_test(self.machine, marks(0, 10)).status, FAILED)
-
-    def test_stream_report(self) -> None:
-        text = 'STREAM 2\n{"benchmark":"stream","functions":{"copy":{"best_mb_s":2500.0,"avg_s":1}}}\n'
-        self.assertEqual(selfcheck.stream_report(text), ["STREAM,   2 threads, GB/s: copy 2.5"])
-
 
 
 class Repeats(unittest.TestCase):
