@@ -436,7 +436,7 @@ class Run:
         self.results = Results(SUITE.name, {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "where": "lab",
             "form": form, "quick": form == QUICK, "samples": samples, "command": command, "kernel": "unknown",
-            "kver": target.kver, "hooks": hooks, "tested_with": tested, "topologies": {TOPOLOGY: {}}, "machines": {},
+            "kver": target.kver, "hooks": hooks, "tested_with": tested, "topologies": {TOPOLOGY: {}}, "machines": {}, "boots": {},
             "configurations": [SUITE.configuration(name).describe() for name in used],
             "commands": {f"{bench}/{load}": SUITE.bench(bench).shell(load, form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in expected)},
@@ -467,6 +467,7 @@ class Run:
         if boot.variant == "lab":
             header["kernel"] = said.kernel
         header["machines"][TOPOLOGY] = json.loads(json.dumps(scrub(dict(result.environment)), default=str))
+        header["boots"][boot.name] = {"variant": boot.variant, "kernel": said.kernel, "seed": machine.seed}
         self.results.counters += [{"bench": "all", "topology": TOPOLOGY, "config": config, "load": 0, "counters": found}
                                   for config, found in said.counters.items()]
         self.results.rows = rows_of(self.counted)

@@ -9,6 +9,7 @@ from unittest import mock
 
 import context
 
+import lab
 import overhead
 import provenance
 from bench import run
@@ -242,6 +243,23 @@ class TableTest(unittest.TestCase):
         self.assertEqual(header["mechanism"], provenance.mechanism())
         # Kernels that are there may be older than what they were built from.
         self.assertEqual(overhead.Run(QUICK, boots, 1, Path("x"), "x", False).results.environment["mechanism"], "")
+
+    def test_header_says_what_each_boot_ran_on(self):
+        boots = [Boot(name, overhead.VARIANTS.get(name, "lab"), (Case("tree", ELSEWHERE, 10, 0),))
+                 for name in (PRISTINE, "trees")]
+        run = overhead.Run(QUICK, boots, 1, Path("x"), "x", True)
+        with tempfile.TemporaryDirectory() as build:
+            target = mock.Mock(out=mock.Mock(return_value=Path(build)))
+            (Path(build) / "System.map").write_text("")
+            marks = [{"at": "mark", "kernel": 10 * i, "noops": 0, "functions": {}} for i in range(4)]
+            for boot in boots:
+                result = lab.LabResult(f"@kernel of-{boot.name}\n@case 0\n@ops tree 10 3 0\n@done\n", 0, marks, {}, 1)
+                with mock.patch.object(run, "target", target), mock.patch.object(overhead.kbuild, "build"), \
+                        mock.patch.object(lab, "run_script", return_value=result):
+                    run.run_boot(boot)
+        self.assertEqual(run.results.environment["boots"], {
+            PRISTINE: {"variant": "lab-pristine", "kernel": f"of-{PRISTINE}", "seed": 1},
+            "trees": {"variant": "lab", "kernel": "of-trees", "seed": 1}})
 
     def test_spread(self):
         self.assertEqual(overhead.spread([99, 100, 101]), 2)

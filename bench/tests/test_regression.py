@@ -165,12 +165,15 @@ class Runs(unittest.TestCase):
                 self.assertLessEqual({ratio.baseline, ratio.config}, configs)
 
 
+BENCHES = tuple(dict.fromkeys(bench for bound in regression.BOUNDS for bench in bound.benches))
+
+
 def counts(**added: float) -> list[dict[str, Any]]:
-    """Rows of 8,000 instructions for a wakeup in each benchmark, and so many more with each configuration."""
+    """Rows of 8,000 instructions for an operation in each benchmark, and so many more with each configuration."""
     values = {overhead.UNUSED: 0.0, **{bound.config: 0.0 for bound in regression.BOUNDS}, **added}
     return [{"bench": bench, "load": 20, "metric": metric, "config": config, "median": base + value}
             for metric, base in (("instructions", 8000.0), ("own", 0.0))
-            for bench in (*regression.SETTLED, regression.MOVING) for config, value in values.items()]
+            for bench in BENCHES for config, value in values.items()]
 
 
 class Counts(unittest.TestCase):
@@ -193,9 +196,13 @@ class Counts(unittest.TestCase):
 
     def test_neighbours_pay_nearly_nothing(self) -> None:
         self.assertEqual(len(self.failures(counts(elsewhere=25.0))), 1)
+        failures = self.failures(counts(elsewhere=41.0))
+        self.assertEqual(len(failures), 2)
+        self.assertIn("elsewhere: instructions added to an operation, switch, fork-one: +41.0 of 8000.0", failures[1])
 
     def test_one_benchmark_is_enough(self) -> None:
-        for bench in (*regression.SETTLED, regression.MOVING):
+        self.assertLessEqual({*regression.SETTLED, regression.MOVING, "switch", "fork-one"}, set(BENCHES))
+        for bench in BENCHES:
             found = counts()
             next(row for row in found if (row["bench"], row["config"], row["metric"]) == (
                 bench, "elsewhere", "instructions"))["median"] += 100.0
