@@ -71,11 +71,17 @@ static long usage(const char *cg)
 	return cg_count(cg, "usage_usec");
 }
 
+/* Is @pid among the tasks of @cg? */
 static bool in_group(const char *cg, pid_t pid)
 {
-	char buf[4096];
+	char buf[4096], *rest = buf, *line;
 
-	return cg_read(cg, "cgroup.procs", buf, sizeof(buf)) > 0 && atoi(buf) == pid;
+	if (cg_read(cg, "cgroup.procs", buf, sizeof(buf)) < 0)
+		return false;
+	while ((line = strsep(&rest, "\n")))
+		if (atoi(line) == pid)
+			return true;
+	return false;
 }
 
 /*
@@ -137,10 +143,11 @@ FIXTURE_TEARDOWN(headroom)
 	cg_destroy(self->top);
 }
 
-static void populate(FIXTURE_DATA(headroom) *self, const char *cg)
+/* A task that sleeps in @cg: 0 when it is there */
+static int populate(FIXTURE_DATA(headroom) *self, const char *cg)
 {
 	self->sleeper = task_sleep(cg);
-	WAIT_FOR(in_group(cg, self->sleeper));
+	return WAIT_FOR(in_group(cg, self->sleeper)) ? 0 : -ETIMEDOUT;
 }
 
 /* --------------------------------------------------------------- the files */
@@ -225,7 +232,7 @@ TEST_F_TIMEOUT(headroom, populated, 200)
 	EXPECT_DEMAND(self->side, "0.00");
 	EXPECT_TRUE(stat_is(self->side, "budget_usec max"));
 
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	EXPECT_DEMAND(self->side, "30.00");
 	EXPECT_DEMAND(self->other, "30.00");
 	EXPECT_DEMAND(self->main, "0.00");
@@ -248,13 +255,13 @@ TEST_F_TIMEOUT(headroom, populated_below, 100)
 	deep = cg_new(sub, "deep");
 	ASSERT_NE(NULL, deep);
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "15"));
-	populate(self, deep);
+	ASSERT_EQ(0, populate(self, deep));
 	EXPECT_DEMAND(self->side, "15.00");
 }
 
 TEST_F_TIMEOUT(headroom, frozen, 200)
 {
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	EXPECT_DEMAND(self->side, "30.00");
 	ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "1"));
@@ -271,7 +278,7 @@ TEST_F_TIMEOUT(headroom, differences, 200)
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	ASSERT_EQ(0, cg_write(self->side, HEADROOM, "30"));
 	ASSERT_EQ(0, cg_write(self->other, HEADROOM, "20"));
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	EXPECT_DEMAND(self->other, "10.00");
 	EXPECT_DEMAND(self->main, "0.00");
 	EXPECT_DEMAND(self->side, "0.00");
@@ -294,7 +301,7 @@ TEST_F_TIMEOUT(headroom, changes, 300)
 {
 	char *late;
 
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	EXPECT_DEMAND(self->side, "30.00");
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "12.5"));
@@ -329,7 +336,7 @@ TEST_F_TIMEOUT(headroom, levels, 300)
 	inner_main = cg_new(self->side, "main");
 	inner_side = cg_new(self->side, "side");
 	ASSERT_TRUE(inner_main && inner_side);
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	pid = task_sleep(inner_main);
 	ASSERT_LT(0, pid);
 	ASSERT_EQ(0, cg_write(inner_main, HEADROOM, "10"));
@@ -363,7 +370,7 @@ TEST_F_TIMEOUT(headroom, scope, 200)
 	ASSERT_NE(NULL, inner);
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
-	populate(self, inner);
+	ASSERT_EQ(0, populate(self, inner));
 	ASSERT_EQ(0, cg_write(inner, HEADROOM, "100"));
 	some_periods();
 	EXPECT_TRUE(stat_is(self->side, "demand 0.00"));
@@ -440,10 +447,8 @@ static int hold(FIXTURE_DATA(headroom) *self, const char *cg, const char *percen
 {
 	int ret = hogs_start(&self->hogs, cg, &self->t.cpus, 0);
 
-	if (ret)
-		return ret;
-	populate(self, self->main);
-	ret = cg_write(self->main, HEADROOM, percent);
+	ret = ret ?: populate(self, self->main);
+	ret = ret ?: cg_write(self->main, HEADROOM, percent);
 	return ret ?: hogs_run(&self->hogs);
 }
 
@@ -571,7 +576,7 @@ TEST_F_TIMEOUT(headroom, further_down, 300)
 	ASSERT_TRUE(main && side);
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
 	ASSERT_EQ(0, hogs_start(&self->more, side, &self->t.cpus, 0));
-	populate(self, main);
+	ASSERT_EQ(0, populate(self, main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "20"));
 	ASSERT_EQ(0, cg_write(main, HEADROOM, "20"));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
@@ -740,7 +745,7 @@ TEST_F_TIMEOUT(headroom, realtime, 300)
 	CPU_ZERO(&half);
 	for (int i = 0; i < self->t.nr_cpus / 2; i++)
 		CPU_SET(cpuset_nth(&self->t.cpus, i), &half);
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	EXPECT_DEMAND(self->side, "30.00");
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "idle") > 7500))
@@ -847,7 +852,7 @@ TEST_F_TIMEOUT(headroom, at_once, 300)
 		self->sleeper = 0;
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 0\nfrozen 0")));
 		EXPECT_AT_ONCE(&trace, 0);
-		populate(self, self->main);
+		ASSERT_EQ(0, populate(self, self->main));
 		EXPECT_AT_ONCE(&trace, 80);
 	}
 	trace_stop(&trace);
@@ -947,7 +952,7 @@ static int side_on_first(FIXTURE_DATA(headroom) *self)
 		ret = cg_write(self->main, HEADROOM, "10");
 	if (!ret)
 		ret = hogs_start(&self->hogs, self->side, &first, 0);
-	populate(self, self->main);
+	ret = ret ?: populate(self, self->main);
 	return ret ?: hogs_run(&self->hogs);
 }
 
@@ -1474,7 +1479,7 @@ TEST_F_TIMEOUT(headroom, timers_many, 900)
 	ASSERT_EQ(0, stat(self->top, &st));
 	snprintf(group, sizeof(group), "cgroup=%llu ", (unsigned long long)st.st_ino);
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &self->t.cpus, 0));
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_DEMAND(self->side, "30.00");
@@ -1522,7 +1527,7 @@ TEST_F_TIMEOUT(headroom, exhausted, 300)
 		SKIP(return, "needs two CPUs");
 	ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &one, 0));
 	ASSERT_EQ(0, hogs_start(&self->more, self->main, &self->t.cpus, 0));
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_DEMAND(self->side, "30.00");
@@ -1552,7 +1557,7 @@ TEST_F_TIMEOUT(headroom, cpusets, 300)
 	cpulist_format(&half, list, sizeof(list));
 
 	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus);
 	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
@@ -1594,7 +1599,7 @@ TEST_F_TIMEOUT(headroom, partition, 300)
 		SKIP(return, "this kernel has no remote partitions");
 
 	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "90"));
 	EXPECT_DEMAND(self->side, "90.00");
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
@@ -1664,7 +1669,7 @@ TEST_F_TIMEOUT(headroom, partition_takes_all, 300)
 	/* 6.12 gives a partition's CPUs back to those beside it when theirs are set next. */
 	ASSERT_EQ(0, cg_write(part, "cpuset.cpus.partition", "member"));
 	ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus.partition", "member"));
-	populate(self, cg[0]);
+	ASSERT_EQ(0, populate(self, cg[0]));
 	EXPECT_DEMAND(cg[1], "50.00");
 	EXPECT_DEMAND(cg[39], "50.00");
 	EXPECT_EQ(2, file_key(STEER_DEBUG, "headroom_pools"));
@@ -1681,7 +1686,7 @@ TEST_F_TIMEOUT(headroom, many, 400)
 		cg[i] = cg_new(self->top, name);
 		ASSERT_NE(NULL, cg[i]);
 	}
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "25"));
 	for (i = ARRAY_SIZE(cg) / 2; i < ARRAY_SIZE(cg); i++) {
 		snprintf(name, sizeof(name), "m%zu", i);
@@ -1709,7 +1714,7 @@ TEST_F_TIMEOUT(headroom, requests, 400)
 	char name[16], value[16], *cg[100];
 	size_t i;
 
-	populate(self, self->main);
+	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "50"));
 	EXPECT_DEMAND(self->side, "50.00");
 	for (i = 0; i < ARRAY_SIZE(cg); i++) {
