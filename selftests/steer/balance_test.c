@@ -59,7 +59,7 @@ static void end_tasks(FIXTURE_DATA(balance) *self)
 FIXTURE_TEARDOWN(balance)
 {
 	end_tasks(self);
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /* @nr busy tasks, all queued on @cpu, then free to run on @mask. */
@@ -320,8 +320,15 @@ TEST_F_TIMEOUT(balance, hint_removed, 300)
 	if (nr > MAX_TASKS)
 		SKIP(return, "LLC of %d CPUs is too large", nr);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
-	ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
-	ASSERT_TRUE(WAIT_FOR(spread(self) == nr));
+	/* One that could not be balanced for too long leaves with the hint, too. */
+	for (int try = 0; try < 10; try++) {
+		end_tasks(self);
+		ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
+		ASSERT_TRUE(WAIT_FOR(spread(self) == nr));
+		if (!outside(self, &self->home))
+			break;
+	}
+	ASSERT_EQ(0, outside(self, &self->home));
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "none"));
 	EXPECT_TRUE(WAIT_FOR(outside(self, &self->home) > 0));
 }

@@ -152,7 +152,7 @@ FIXTURE_TEARDOWN(churn)
 	all_online(&self->t);
 	file_write(GANG_VARIANT, "0", 1);
 	cg_destroy(self->part);
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /* ------------------------------------------------- what goes on, by process */
@@ -593,6 +593,7 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	const char *env = getenv("STEER_CHURN_SECONDS");
 	int seconds = env ? atoi(env) : 20, nr = 0;
 	pid_t pid[ARRAY_SIZE(processes) + LEAVES * 3 + 2];
+	unsigned long wakes;
 	cpu_set_t mask;
 	struct topo t;
 
@@ -644,7 +645,9 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 			       self->page->ops[WAKE]);
 	}
 
-	/* Nobody ended by itself. */
+	/* Nobody ended by itself, and whoever slept can be woken up. */
+	wakes = self->page->ops[WAKE];
+	EXPECT_TRUE(WAIT_FOR(self->page->ops[WAKE] > wakes));
 	for (int i = 0; i < nr; i++) {
 		EXPECT_EQ(0, waitpid(pid[i], NULL, WNOHANG))
 			TH_LOG("process %d ended", i);
@@ -723,7 +726,7 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	task_kill(pid[0]);
 
 	/* the last user takes the key with it */
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "hint_users") == 0 &&
 			     file_key(STEER_DEBUG, "hint_key") == 0));
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0 &&

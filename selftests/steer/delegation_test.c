@@ -42,7 +42,7 @@ FIXTURE_SETUP(delegation)
 
 FIXTURE_TEARDOWN(delegation)
 {
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /*
@@ -255,7 +255,7 @@ FIXTURE_SETUP(threaded)
 
 FIXTURE_TEARDOWN(threaded)
 {
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 struct thread_page {

@@ -54,7 +54,7 @@ FIXTURE_SETUP(fork)
 FIXTURE_TEARDOWN(fork)
 {
 	hogs_stop(&self->hogs);
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 enum kind { FORK, THREAD, EXEC, FORK_STAY, FORK_INTO };

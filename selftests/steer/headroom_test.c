@@ -96,6 +96,7 @@ FIXTURE(headroom) {
 	pid_t sleeper;
 	struct hogs hogs, more;
 	struct wakee wakee;
+	struct trace trace;
 };
 
 /*
@@ -136,11 +137,12 @@ FIXTURE_SETUP(headroom)
 
 FIXTURE_TEARDOWN(headroom)
 {
+	trace_stop(&self->trace);
 	hogs_stop(&self->hogs);
 	hogs_stop(&self->more);
 	wakee_stop(&self->wakee);
 	task_kill(self->sleeper);
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /* A task that sleeps in @cg: 0 when it is there */
@@ -534,7 +536,6 @@ static int most_used(struct trace *tr)
  */
 TEST_F_TIMEOUT(headroom, stays_held, 300)
 {
-	struct trace trace = { };
 	char list[64], want[32];
 	cpu_set_t some;
 
@@ -542,23 +543,26 @@ TEST_F_TIMEOUT(headroom, stays_held, 300)
 		SKIP(return, "needs two CPUs");
 	ASSERT_EQ(0, hold(self, self->side, "80"));
 	EXPECT_TRUE(is_held(self->side, 5));
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
-	for (int round = 1; round <= 3; round++) {
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
+	for (int round = 0; round < 3; round++) {
+		int before;
+
 		some = cpuset_minus(self->t.cpus, cpuset_one(cpuset_nth(&self->t.cpus, 0)));
 		cpulist_format(&some, list, sizeof(list));
-		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
 		snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
-		EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) >=
-				     3 * round));
+		before = trace_count(&self->trace, "steer_headroom_update", want);
+		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
+		EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) >=
+				     before + 3));
 		EXPECT_TRUE(is_held(self->side, 2));
 		cpulist_format(&self->t.cpus, list, sizeof(list));
 		ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
 		EXPECT_TRUE(is_held(self->side, 6));
 	}
-	TH_LOG("at most %d %% of the CPUs were used", most_used(&trace));
-	EXPECT_LT(0, most_used(&trace));
-	EXPECT_GE(50, most_used(&trace));
-	trace_stop(&trace);
+	TH_LOG("at most %d %% of the CPUs were used", most_used(&self->trace));
+	EXPECT_LT(0, most_used(&self->trace));
+	EXPECT_GE(50, most_used(&self->trace));
+	trace_stop(&self->trace);
 }
 
 /*
@@ -567,7 +571,6 @@ TEST_F_TIMEOUT(headroom, stays_held, 300)
  */
 TEST_F_TIMEOUT(headroom, further_down, 300)
 {
-	struct trace trace = { };
 	char *main, *side;
 
 	ASSERT_EQ(0, cg_enable(self->main, "+cpu"));
@@ -583,12 +586,12 @@ TEST_F_TIMEOUT(headroom, further_down, 300)
 	ASSERT_EQ(0, hogs_run(&self->more));
 	EXPECT_TRUE(is_held(self->side, 3));
 	EXPECT_TRUE(is_held(side, 3));
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update",
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update",
 					 " rivals=2 givers=1 ") > 0));
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update",
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update",
 					 " rivals=2 givers=2 ") > 0));
-	trace_stop(&trace);
+	trace_stop(&self->trace);
 	free(main);
 	free(side);
 }
@@ -602,7 +605,6 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 {
 	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	cpu_set_t one = cpuset_one(cpu);
-	struct trace trace = { };
 
 	if (self->t.nr_cpus < 2 || !cpu_can_go(cpu))
 		SKIP(return, "needs a CPU that can go off");
@@ -610,7 +612,7 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 	ASSERT_EQ(0, hogs_run(&self->more));
 	ASSERT_EQ(0, hold(self, self->side, "90"));
 	EXPECT_TRUE(is_held(self->side, 5));
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 	for (int round = 0; round < 3; round++) {
 		EXPECT_EQ(0, cpu_set_online(cpu, false));
 		EXPECT_TRUE(is_held(self->side, 2));
@@ -620,10 +622,10 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 		EXPECT_TRUE(is_held(self->side, 2));
 		EXPECT_TRUE(all_run(&self->hogs));
 	}
-	TH_LOG("at most %d %% of the CPUs were used", most_used(&trace));
-	EXPECT_GE(50, most_used(&trace));
-	EXPECT_LT(0, pool_seen(&trace));
-	trace_stop(&trace);
+	TH_LOG("at most %d %% of the CPUs were used", most_used(&self->trace));
+	EXPECT_GE(50, most_used(&self->trace));
+	EXPECT_LT(0, pool_seen(&self->trace));
+	trace_stop(&self->trace);
 }
 
 /* A CPU that comes when others are held back already is theirs to leave idle, too. */
@@ -631,7 +633,6 @@ TEST_F_TIMEOUT(headroom, late_cpu, 300)
 {
 	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	cpu_set_t all = self->t.cpus, one = cpuset_one(cpu);
-	struct trace trace = { };
 	char want[32];
 
 	if (self->t.nr_cpus < 2 || !cpu_can_go(cpu))
@@ -643,18 +644,18 @@ TEST_F_TIMEOUT(headroom, late_cpu, 300)
 	self->t.cpus = cpuset_minus(all, one);
 	EXPECT_EQ(0, hold(self, self->side, "90"));
 	EXPECT_TRUE(is_held(self->side, 3));
-	EXPECT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	EXPECT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 	snprintf(want, sizeof(want), " cpus=%d ", CPU_COUNT(&self->t.cpus));
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 0));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) > 0));
 	EXPECT_EQ(0, cpu_set_online(cpu, true));
 	snprintf(want, sizeof(want), " cpus=%d ", CPU_COUNT(&all));
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 3));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) > 3));
 	EXPECT_EQ(0, task_pin_cpu(self->hogs.hog[0].pid, cpu));
 	EXPECT_EQ(0, task_pin_cpu(self->more.hog[0].pid, cpu));
 	EXPECT_TRUE(is_held(self->side, 5));
 	EXPECT_TRUE(all_run(&self->hogs));
-	EXPECT_GE(50, most_used(&trace));
-	trace_stop(&trace);
+	EXPECT_GE(50, most_used(&self->trace));
+	trace_stop(&self->trace);
 }
 
 /* Held back means less CPU time, counted as such, and never none. */
@@ -745,16 +746,15 @@ TEST_F_TIMEOUT(headroom, realtime, 300)
 	CPU_ZERO(&half);
 	for (int i = 0; i < self->t.nr_cpus / 2; i++)
 		CPU_SET(cpuset_nth(&self->t.cpus, i), &half);
+	ASSERT_EQ(0, hogs_start(&self->more, self->other, &half, 0));
+	for (int i = 0; i < self->more.nr; i++)
+		if (sched_setscheduler(self->more.hog[i].pid, SCHED_FIFO, &param))
+			SKIP(return, "no real-time tasks in a group: %s", strerror(errno));
 	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	EXPECT_DEMAND(self->side, "30.00");
 	EXPECT_TRUE(WAIT_FOR(stat_key(self->side, "idle") > 7500))
 		TH_LOG("idle %ld, with nothing to do", stat_key(self->side, "idle"));
-
-	ASSERT_EQ(0, hogs_start(&self->more, self->other, &half, 0));
-	for (int i = 0; i < self->more.nr; i++)
-		if (sched_setscheduler(self->more.hog[i].pid, SCHED_FIFO, &param))
-			SKIP(return, "no real-time tasks in a group: %s", strerror(errno));
 	ASSERT_EQ(0, hogs_run(&self->more));
 	some_periods();
 	for (int i = 0; i < 10; i++) {
@@ -828,17 +828,16 @@ static bool update_after(struct trace *tr, double when, char *line, size_t len)
 /* Where the protected group stops or starts, others feel it at the end of the period. */
 TEST_F_TIMEOUT(headroom, at_once, 300)
 {
-	struct trace trace = { };
 	long held, free_usec, before;
 
 	ASSERT_EQ(0, hold(self, self->side, "80"));
 	EXPECT_TRUE(is_held(self->side, 3));
 	held = usage_in_period(self->side);
-	ASSERT_EQ(0, trace_updates(&trace));
+	ASSERT_EQ(0, trace_updates(&self->trace));
 	for (int round = 0; round < 3; round++) {
 		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "1"));
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 1")));
-		EXPECT_AT_ONCE(&trace, 0);
+		EXPECT_AT_ONCE(&self->trace, 0);
 		/* All that they want is theirs, from the first period on. */
 		before = capped(self->side);
 		free_usec = usage_in_period(self->side);
@@ -847,15 +846,15 @@ TEST_F_TIMEOUT(headroom, at_once, 300)
 		EXPECT_EQ(before, capped(self->side));
 		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "0"));
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 0")));
-		EXPECT_AT_ONCE(&trace, 80);
+		EXPECT_AT_ONCE(&self->trace, 80);
 		task_kill(self->sleeper);
 		self->sleeper = 0;
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 0\nfrozen 0")));
-		EXPECT_AT_ONCE(&trace, 0);
+		EXPECT_AT_ONCE(&self->trace, 0);
 		ASSERT_EQ(0, populate(self, self->main));
-		EXPECT_AT_ONCE(&trace, 80);
+		EXPECT_AT_ONCE(&self->trace, 80);
 	}
-	trace_stop(&trace);
+	trace_stop(&self->trace);
 }
 
 /*
@@ -865,8 +864,7 @@ TEST_F_TIMEOUT(headroom, at_once, 300)
 TEST_F_TIMEOUT(headroom, each_group, 300)
 {
 	const int periods = 20, groups = 3;
-	long used[3], updates = 0;
-	struct trace trace = { };
+	long used[3], updates;
 	struct hogs third = { };
 	char *cg[3];
 
@@ -881,12 +879,12 @@ TEST_F_TIMEOUT(headroom, each_group, 300)
 	ASSERT_EQ(0, hogs_run(&third));
 	for (int i = 0; i < groups; i++)
 		EXPECT_TRUE(is_held(cg[i], 5));
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < groups; i++)
 			used[i] = usage(cg[i]);
-		updates += periods;
-		EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", NULL) >=
+		updates = trace_count(&self->trace, "steer_headroom_update", NULL) + periods;
+		EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", NULL) >=
 				     updates));
 		for (int i = 0; i < groups; i++) {
 			used[i] = usage(cg[i]) - used[i];
@@ -894,7 +892,7 @@ TEST_F_TIMEOUT(headroom, each_group, 300)
 		}
 		TH_LOG("in %d periods: %ld, %ld and %ld us", periods, used[0], used[1], used[2]);
 	}
-	trace_stop(&trace);
+	trace_stop(&self->trace);
 	hogs_stop(&third);
 }
 
@@ -1215,7 +1213,8 @@ TEST_F_TIMEOUT(headroom, cpu_max_periods, 300)
 	char limit[32];
 
 	ASSERT_EQ(0, hold(self, self->side, "60"));
-	for (size_t i = 0; i < ARRAY_SIZE(periods); i++) {
+	/* Where 1 ms is too short, cpu.max says so with a lock held, which lockdep minds. */
+	for (size_t i = !access("/proc/lockdep", F_OK); i < ARRAY_SIZE(periods); i++) {
 		/* No quota is below a millisecond. */
 		long period = periods[i], quota = i ? period / 10 : period;
 		long before, used;
@@ -1325,7 +1324,7 @@ TEST_F_TIMEOUT(headroom, idle_group, 300)
 /* Tasks that leave while their group is throttled are free, and can come back. */
 TEST_F_TIMEOUT(headroom, moves, 300)
 {
-	char *away = cg_new(CG_ROOT, "steer_headroom_away");
+	char *away = cg_top("steer_headroom_away");
 
 	ASSERT_NE(NULL, away);
 	ASSERT_EQ(0, hold(self, self->side, "100"));
@@ -1341,7 +1340,8 @@ TEST_F_TIMEOUT(headroom, moves, 300)
 	EXPECT_TRUE(is_held(self->side, 3));
 	EXPECT_EQ(0, capped(away));
 	hogs_stop(&self->hogs);
-	cg_destroy(away);
+	EXPECT_EQ(0, cg_destroy(away));
+	free(away);
 }
 
 /* A group that is held back can be removed, and so can the one that does it. */
@@ -1442,22 +1442,21 @@ struct ran {
 	long ms;
 };
 
-static int see_timers(struct ran *ran, const char *group)
+static int see_timers(struct trace *tr, struct ran *ran, const char *group)
 {
-	struct trace trace = { };
 	double began = now_s();
 
-	if (trace_start(&trace, "timer", "hrtimer_expire_entry", NULL) ||
-	    trace_start(&trace, "steer", "steer_headroom_update", NULL))
+	if (trace_start(tr, "timer", "hrtimer_expire_entry", NULL) ||
+	    trace_start(tr, "steer", "steer_headroom_update", NULL))
 		return -1;
 	usleep(1000000);
-	if (trace_pause(&trace))
+	if (trace_pause(tr))
 		return -1;
 	ran->ms = (now_s() - began) * 1000;
-	ran->times = trace_count(&trace, "hrtimer_expire_entry", "function=steer_pool_timer");
-	ran->periods = trace_count(&trace, "steer_headroom_update", NULL);
-	ran->ours = trace_count(&trace, "steer_headroom_update", group);
-	trace_stop(&trace);
+	ran->times = trace_count(tr, "hrtimer_expire_entry", "function=steer_pool_timer");
+	ran->periods = trace_count(tr, "steer_headroom_update", NULL);
+	ran->ours = trace_count(tr, "steer_headroom_update", group);
+	trace_stop(tr);
 	return 0;
 }
 
@@ -1484,7 +1483,7 @@ TEST_F_TIMEOUT(headroom, timers_many, 900)
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_DEMAND(self->side, "30.00");
 	EXPECT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_paced") == 1));
-	ASSERT_EQ(0, see_timers(&ran, group));
+	ASSERT_EQ(0, see_timers(&self->trace, &ran, group));
 	LOG_TIMERS(ran);
 	EXPECT_LT(0, ran.ours);
 	EXPECT_GE(1 + ran.ms / 100, ran.ours);
@@ -1494,7 +1493,7 @@ TEST_F_TIMEOUT(headroom, timers_many, 900)
 		ASSERT_EQ(0, add_timer(self->top, nr));
 	EXPECT_TRUE(WAIT_FOR(timers_most() == many));
 	some_periods();
-	ASSERT_EQ(0, see_timers(&ran, group));
+	ASSERT_EQ(0, see_timers(&self->trace, &ran, group));
 	LOG_TIMERS(ran);
 	EXPECT_EQ(1, file_key(STEER_DEBUG, "headroom_paced"));
 	EXPECT_GE(1 + ran.ms / 100, ran.ours);
@@ -1521,7 +1520,6 @@ static int halved(struct trace *trace)
 TEST_F_TIMEOUT(headroom, exhausted, 300)
 {
 	cpu_set_t one = cpuset_one(cpuset_nth(&self->t.cpus, 0));
-	struct trace trace = { };
 
 	if (self->t.nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
@@ -1533,19 +1531,18 @@ TEST_F_TIMEOUT(headroom, exhausted, 300)
 	EXPECT_DEMAND(self->side, "30.00");
 	some_periods();
 
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 	some_periods();
-	EXPECT_LT(0, trace_count(&trace, "steer_headroom_update", " halved=0 "));
-	EXPECT_GE(0, halved(&trace));
+	EXPECT_LT(0, trace_count(&self->trace, "steer_headroom_update", " halved=0 "));
+	EXPECT_GE(0, halved(&self->trace));
 	EXPECT_EQ(0, hogs_run(&self->more));
-	EXPECT_TRUE(WAIT_FOR(halved(&trace) > 1));
-	trace_stop(&trace);
+	EXPECT_TRUE(WAIT_FOR(halved(&self->trace) > 1));
+	trace_stop(&self->trace);
 }
 
 /* Idle is that of the CPUs that a group may use, and those only. */
 TEST_F_TIMEOUT(headroom, cpusets, 300)
 {
-	struct trace trace = { };
 	char list[1024], want[32];
 	cpu_set_t half;
 
@@ -1556,16 +1553,16 @@ TEST_F_TIMEOUT(headroom, cpusets, 300)
 		CPU_SET(cpuset_nth(&self->t.cpus, i), &half);
 	cpulist_format(&half, list, sizeof(list));
 
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "30"));
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus);
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) > 2));
 	ASSERT_EQ(0, cg_write(self->side, "cpuset.cpus", list));
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus / 2);
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
-	EXPECT_LT(0, trace_count(&trace, "steer_headroom_update", " demand=3000 "));
-	trace_stop(&trace);
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) > 2));
+	EXPECT_LT(0, trace_count(&self->trace, "steer_headroom_update", " demand=3000 "));
+	trace_stop(&self->trace);
 }
 
 /*
@@ -1577,7 +1574,6 @@ TEST_F_TIMEOUT(headroom, partition, 300)
 {
 	int cpu = cpuset_nth(&self->t.cpus, self->t.nr_cpus - 1);
 	static const char * const types[] = { "root", "isolated" };
-	struct trace trace = { };
 	char list[16], want[32], *part, *work;
 	cpu_set_t mine, others;
 	long used;
@@ -1598,12 +1594,12 @@ TEST_F_TIMEOUT(headroom, partition, 300)
 	    !cg_is(part, "cpuset.cpus.partition", "root"))
 		SKIP(return, "this kernel has no remote partitions");
 
-	ASSERT_EQ(0, trace_start(&trace, "steer", "steer_headroom_update", NULL));
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "90"));
 	EXPECT_DEMAND(self->side, "90.00");
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus - 1);
-	EXPECT_TRUE(WAIT_FOR(trace_count(&trace, "steer_headroom_update", want) > 2));
+	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) > 2));
 
 	ASSERT_EQ(0, hogs_start(&self->more, part, &mine, 0));
 	ASSERT_EQ(0, hogs_run(&self->more));
@@ -1617,8 +1613,8 @@ TEST_F_TIMEOUT(headroom, partition, 300)
 		EXPECT_DEMAND(self->side, "90.00");
 	}
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus);
-	EXPECT_EQ(0, trace_count(&trace, "steer_headroom_update", want));
-	trace_stop(&trace);
+	EXPECT_EQ(0, trace_count(&self->trace, "steer_headroom_update", want));
+	trace_stop(&self->trace);
 	ASSERT_EQ(0, hogs_start(&self->hogs, work, &others, 0));
 	ASSERT_EQ(0, hogs_run(&self->hogs));
 	EXPECT_TRUE(is_held(self->side, 3));
@@ -1699,9 +1695,14 @@ TEST_F_TIMEOUT(headroom, many, 400)
 	/* Empty ones with larger requests, more than a timer looks at */
 	for (i = 0; i < ARRAY_SIZE(cg); i++)
 		EXPECT_EQ(0, cg_write(cg[i], HEADROOM, "50"));
+	/* It was so before. From the next refresh on, it is what was found among them. */
+	some_periods();
+	some_periods();
 	EXPECT_DEMAND(self->side, "25.00");
 	for (i = 0; i < ARRAY_SIZE(cg); i++)
 		EXPECT_EQ(0, rmdir(cg[i]));
+	some_periods();
+	some_periods();
 	EXPECT_DEMAND(self->side, "25.00");
 }
 
@@ -1714,6 +1715,8 @@ TEST_F_TIMEOUT(headroom, requests, 400)
 	char name[16], value[16], *cg[100];
 	size_t i;
 
+	/* The pools of others are counted, too. */
+	ASSERT_TRUE(WAIT_FOR(file_key(STEER_DEBUG, "headroom_arenas") == 0));
 	ASSERT_EQ(0, populate(self, self->main));
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "50"));
 	EXPECT_DEMAND(self->side, "50.00");

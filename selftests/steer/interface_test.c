@@ -91,7 +91,7 @@ FIXTURE_SETUP(interface)
 
 FIXTURE_TEARDOWN(interface)
 {
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /* Effective word, as the file shows it on this machine */

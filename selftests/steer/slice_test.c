@@ -44,7 +44,7 @@ FIXTURE_TEARDOWN(slice)
 {
 	wakee_stop(&self->w);
 	hogs_stop(&self->hogs);
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /* A hog in @cg on the last CPU: the first has the most other things to do. */

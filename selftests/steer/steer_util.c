@@ -362,18 +362,18 @@ long cg_count(const char *cg, const char *key)
 	return val < 0 ? 0 : val;
 }
 
-/* Ends everything in @cg and below it, and removes it. */
-void cg_destroy(const char *cg)
+/* Ends everything in @cg and below it, and removes it: 0 when it is gone. */
+int cg_destroy(const char *cg)
 {
 	struct dirent *de;
 	DIR *dir;
 
 	if (!cg)
-		return;
+		return 0;
 	cg_write(cg, "cgroup.kill", "1");
 	dir = opendir(cg);
 	if (!dir)
-		return;
+		return errno == ENOENT ? 0 : -errno;
 	while ((de = readdir(dir))) {
 		char *sub;
 
@@ -384,7 +384,7 @@ void cg_destroy(const char *cg)
 		free(sub);
 	}
 	closedir(dir);
-	WAIT_FOR(!rmdir(cg) || errno == ENOENT);
+	return WAIT_FOR(!rmdir(cg) || errno == ENOENT) ? 0 : -EBUSY;
 }
 
 char *cg_new(const char *parent, const char *name)

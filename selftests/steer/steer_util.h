@@ -97,7 +97,7 @@ char *cg_name(const char *parent, const char *name);
 char *cg_top(const char *name);
 char *cg_new(const char *parent, const char *name);
 int cg_enable(const char *cg, const char *controllers);
-void cg_destroy(const char *cg);
+int cg_destroy(const char *cg);
 int cg_write(const char *cg, const char *file, const char *value);
 int cg_write_len(const char *cg, const char *file, const void *buf, size_t len);
 int cg_read(const char *cg, const char *file, char *buf, size_t len);

@@ -54,6 +54,7 @@ FIXTURE(wake) {
 	int a0, a1, b0, b1;	/* their first two CPUs, b's -1 without a second */
 	int rest;		/* before each wakeup the waker sleeps so long [us] */
 	char autogroup[4];
+	struct trace trace;
 };
 
 FIXTURE_SETUP(wake)
@@ -82,6 +83,7 @@ FIXTURE_SETUP(wake)
 
 FIXTURE_TEARDOWN(wake)
 {
+	trace_stop(&self->trace);
 	wakee_stop(&self->w);
 	hogs_stop(&self->hogs);
 	hogs_stop(&self->more);
@@ -89,7 +91,7 @@ FIXTURE_TEARDOWN(wake)
 		hogs_stop(&self->crowd[i]);
 	if (self->autogroup[0])
 		file_write(AUTOGROUP, self->autogroup, 1);
-	cg_destroy(self->top);
+	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
 /* With fewer, the tests' tasks have no CPUs of the first LLC to themselves. */
@@ -536,7 +538,6 @@ TEST_F_TIMEOUT(wake, headroom_stays, 180)
 TEST_F_TIMEOUT(wake, headroom_threads, 180)
 {
 	cpu_set_t one = cpuset_one(self->a0);
-	struct trace trace = { };
 	struct where where;
 	char *side, text[32];
 	int put[2];
@@ -550,13 +551,16 @@ TEST_F_TIMEOUT(wake, headroom_threads, 180)
 	for (int protected = 0; protected < 2; protected++) {
 		ASSERT_EQ(0, cg_write(self->cg, "cpu.headroom", protected ? "10" : "0"));
 		snprintf(text, sizeof(text), "pid == %d", self->w.pid);
-		ASSERT_EQ(0, trace_start(&trace, "sched", "sched_wakeup", text));
+		ASSERT_EQ(0, trace_start(&self->trace, "sched", "sched_wakeup", text));
 		SERIES("none", self->a1, self->a0, &self->a, &where);
 		snprintf(text, sizeof(text), "target_cpu=%03d", self->a0);
-		put[protected] = trace_count(&trace, "sched_wakeup", text) - ROUNDS;
-		trace_stop(&trace);
+		put[protected] = trace_count(&self->trace, "sched_wakeup", text) - ROUNDS;
+		trace_stop(&self->trace);
 	}
 	TH_LOG("put where it ran last: %d times, protected %d times", put[0], put[1]);
+	/* It was woken up once in each round at least, or the trace has lost something. */
+	EXPECT_LE(0, put[0]);
+	EXPECT_LE(0, put[1]);
 	EXPECT_GE(FEW, put[0]);
 	if (self->t.smt > 1) {
 		EXPECT_LE(MOST, put[1]);
@@ -640,8 +644,12 @@ static int pair_start(struct pair *pair, const char *cg, int rest)
 	if (pipe(to) || pipe(from))
 		return -errno;
 	*pair = (struct pair){ task_fork(cg), to[1], from[0], rest };
-	if (pair->partner)
+	if (pair->partner) {
+		/* So that whoever reads sees it if the partner ends. */
+		close(to[0]);
+		close(from[1]);
 		return pair->partner < 0 ? -1 : 0;
+	}
 
 	while (read(to[0], &byte, 1) == 1) {
 		cpu = sched_getcpu();
