@@ -151,7 +151,7 @@ FIXTURE_TEARDOWN(churn)
 {
 	all_online(&self->t);
 	file_write(GANG_VARIANT, "0", 1);
-	cg_destroy(self->part);
+	EXPECT_EQ(0, cg_destroy(self->part));
 	EXPECT_EQ(0, cg_destroy(self->top));
 }
 

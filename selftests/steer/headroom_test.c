@@ -50,6 +50,9 @@ static long stat_key(const char *cg, const char *key)
 	return -1;
 }
 
+/* As the controller's, in us */
+#define PERIOD	100000
+
 /* Demands take effect with the next period, which may be late. */
 #define EXPECT_DEMAND(cg, percent)					\
 	EXPECT_TRUE(WAIT_FOR(stat_is(cg, "demand " percent)))		\
@@ -69,6 +72,16 @@ static long capped(const char *cg)
 static long usage(const char *cg)
 {
 	return cg_count(cg, "usage_usec");
+}
+
+/* How many CPUs @cg uses, in the mean of @us or, if it takes longer to look again, of that */
+static double cpus_used(const char *cg, unsigned int us)
+{
+	double begin = now_s();
+	long used = usage(cg);
+
+	usleep(us);
+	return (usage(cg) - used) / 1e6 / (now_s() - begin);
 }
 
 /* Is @pid among the tasks of @cg? */
@@ -562,7 +575,6 @@ TEST_F_TIMEOUT(headroom, stays_held, 300)
 	TH_LOG("at most %d %% of the CPUs were used", most_used(&self->trace));
 	EXPECT_LT(0, most_used(&self->trace));
 	EXPECT_GE(50, most_used(&self->trace));
-	trace_stop(&self->trace);
 }
 
 /*
@@ -591,7 +603,6 @@ TEST_F_TIMEOUT(headroom, further_down, 300)
 					 " rivals=2 givers=1 ") > 0));
 	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update",
 					 " rivals=2 givers=2 ") > 0));
-	trace_stop(&self->trace);
 	free(main);
 	free(side);
 }
@@ -625,7 +636,6 @@ TEST_F_TIMEOUT(headroom, hotplug, 300)
 	TH_LOG("at most %d %% of the CPUs were used", most_used(&self->trace));
 	EXPECT_GE(50, most_used(&self->trace));
 	EXPECT_LT(0, pool_seen(&self->trace));
-	trace_stop(&self->trace);
 }
 
 /* A CPU that comes when others are held back already is theirs to leave idle, too. */
@@ -655,30 +665,26 @@ TEST_F_TIMEOUT(headroom, late_cpu, 300)
 	EXPECT_TRUE(is_held(self->side, 5));
 	EXPECT_TRUE(all_run(&self->hogs));
 	EXPECT_GE(50, most_used(&self->trace));
-	trace_stop(&self->trace);
 }
 
 /* Held back means less CPU time, counted as such, and never none. */
 TEST_F_TIMEOUT(headroom, held_back, 300)
 {
-	long free_usec, held_usec, before;
+	double unbound, held;
+	long before;
 
 	ASSERT_EQ(0, hold(self, self->side, "0"));
 	some_periods();
-	free_usec = usage(self->side);
-	sleep(4);
-	free_usec = usage(self->side) - free_usec;
+	unbound = cpus_used(self->side, 4000000);
 	EXPECT_EQ(0, capped(self->side));
 
 	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "80"));
 	EXPECT_TRUE(is_held(self->side, 3));
 	before = cg_count(self->side, "headroom_capped_usec");
-	held_usec = usage(self->side);
-	sleep(4);
-	held_usec = usage(self->side) - held_usec;
-	TH_LOG("CPU time free %ld us, held back %ld us", free_usec, held_usec);
-	EXPECT_LT(held_usec, free_usec * 7 / 10);
-	EXPECT_LT(0, held_usec);
+	held = cpus_used(self->side, 4000000);
+	TH_LOG("uses %.2f CPUs, held back %.2f", unbound, held);
+	EXPECT_LT(held, unbound * 7 / 10);
+	EXPECT_LT(0, held);
 	EXPECT_TRUE(all_run(&self->hogs));
 	EXPECT_LT(before, cg_count(self->side, "headroom_capped_usec"));
 	EXPECT_LE(capped(self->side), cg_count(self->side, "headroom_periods"));
@@ -769,17 +775,6 @@ TEST_F_TIMEOUT(headroom, realtime, 300)
 	EXPECT_TRUE(is_held(self->side, 5));
 }
 
-/* CPU time of a group in a tenth of a second, as long as a period is */
-static long usage_in_period(const char *cg)
-{
-	double begin = now_s();
-	long used = usage(cg);
-
-	usleep(100000);
-	/* Who is late to look again must not see more. */
-	return (usage(cg) - used) * 0.1 / (now_s() - begin);
-}
-
 /* Updates, with times that can be compared with ours */
 static int trace_updates(struct trace *tr)
 {
@@ -828,11 +823,12 @@ static bool update_after(struct trace *tr, double when, char *line, size_t len)
 /* Where the protected group stops or starts, others feel it at the end of the period. */
 TEST_F_TIMEOUT(headroom, at_once, 300)
 {
-	long held, free_usec, before;
+	double held, unbound;
+	long before;
 
 	ASSERT_EQ(0, hold(self, self->side, "80"));
 	EXPECT_TRUE(is_held(self->side, 3));
-	held = usage_in_period(self->side);
+	held = cpus_used(self->side, PERIOD);
 	ASSERT_EQ(0, trace_updates(&self->trace));
 	for (int round = 0; round < 3; round++) {
 		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "1"));
@@ -840,9 +836,9 @@ TEST_F_TIMEOUT(headroom, at_once, 300)
 		EXPECT_AT_ONCE(&self->trace, 0);
 		/* All that they want is theirs, from the first period on. */
 		before = capped(self->side);
-		free_usec = usage_in_period(self->side);
-		EXPECT_LT(held * 3 / 2, free_usec)
-			TH_LOG("CPU time of a period held back %ld us, free %ld us", held, free_usec);
+		unbound = cpus_used(self->side, PERIOD);
+		EXPECT_LT(held * 3 / 2, unbound)
+			TH_LOG("uses %.2f CPUs, held back %.2f", unbound, held);
 		EXPECT_EQ(before, capped(self->side));
 		ASSERT_EQ(0, cg_write(self->main, "cgroup.freeze", "0"));
 		EXPECT_TRUE(WAIT_FOR(cg_is(self->main, "cgroup.events", "populated 1\nfrozen 0")));
@@ -854,7 +850,6 @@ TEST_F_TIMEOUT(headroom, at_once, 300)
 		ASSERT_EQ(0, populate(self, self->main));
 		EXPECT_AT_ONCE(&self->trace, 80);
 	}
-	trace_stop(&self->trace);
 }
 
 /*
@@ -1537,7 +1532,6 @@ TEST_F_TIMEOUT(headroom, exhausted, 300)
 	EXPECT_GE(0, halved(&self->trace));
 	EXPECT_EQ(0, hogs_run(&self->more));
 	EXPECT_TRUE(WAIT_FOR(halved(&self->trace) > 1));
-	trace_stop(&self->trace);
 }
 
 /* Idle is that of the CPUs that a group may use, and those only. */
@@ -1562,7 +1556,6 @@ TEST_F_TIMEOUT(headroom, cpusets, 300)
 	snprintf(want, sizeof(want), " cpus=%d ", self->t.nr_cpus / 2);
 	EXPECT_TRUE(WAIT_FOR(trace_count(&self->trace, "steer_headroom_update", want) > 2));
 	EXPECT_LT(0, trace_count(&self->trace, "steer_headroom_update", " demand=3000 "));
-	trace_stop(&self->trace);
 }
 
 /*
