@@ -436,7 +436,8 @@ class Run:
         self.results = Results(SUITE.name, {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "where": "lab",
             "form": form, "quick": form == QUICK, "samples": samples, "command": command, "kernel": "unknown",
-            "kver": target.kver, "hooks": hooks, "tested_with": tested, "topologies": {TOPOLOGY: {}}, "machines": {}, "boots": {},
+            "kver": target.kver, "hooks": hooks, "tested_with": tested, "topologies": {TOPOLOGY: {}}, "machines": {},
+            "boots": {},
             "configurations": [SUITE.configuration(name).describe() for name in used],
             "commands": {f"{bench}/{load}": SUITE.bench(bench).shell(load, form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in expected)},

@@ -7,7 +7,8 @@ times what it is without a hint; ours must not. Gangs: four barrier programs on 
 task that wakes up beside them waits little longer than without gangs. Headroom: a service beside a job that wants every
 CPU is not slowed down as weights let it, and its share stays idle. Ratios of one run, so that nothing depends on the
 host. On a full machine, who has a wake hint is not kept waiting in its LLC; and what a headroom holds back leaves its
-core to the service. Counts (--counts): what hints add to a wakeup's instructions, in the same boot of one kernel.
+core to the service. Counts (--counts): what hints add to the instructions of a wakeup, and those of others to a switch
+and a fork, in the same boot of one kernel.
 """
 
 from __future__ import annotations

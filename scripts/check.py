@@ -229,7 +229,7 @@ STEPS = (
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True, lab=True),
     Step("lab-ratios", "hints do not collapse, gangs gain, headroom is kept", regression.run, ("lab",), lane=True,
          lab=True),
-    Step("lab-counts", "instructions that hints add to a wakeup", regression.run_counts, ("lab",), lane=True,
+    Step("lab-counts", "instructions that hints add to a wakeup, a switch, a fork", regression.run_counts, ("lab",), lane=True,
          lab=True),
     Step("lab-repeats", "two boots of the lab are the same", selfcheck.repeats, ("lab",), lane=True, lab=True),
     Step("lab-widest", "the lab with as many CPUs as there can be", selfcheck.widest, ("lab",), lane=True, lab=True),

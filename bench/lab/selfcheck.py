@@ -4,8 +4,9 @@
 
 A program in the machine (bench/lab/guest/lab-probe.c) times spinning, sleeping, lines of memory that go from CPU to
 CPU, and streams. The predictions come from costs.toml and from what the plugin's comments say the model does, with
-nothing fitted. Further off than 5 % is a failure. So does STREAM (bench/workloads/stream.c), whose loops' instructions
-are counted in the program. What runs through the kernel cannot be predicted and is only shown, or checked for its order.
+nothing fitted. So are those of STREAM (bench/workloads/stream.c), with the instructions of its loops as they are in the
+program. Further off than 5 % is a failure. What runs through the kernel cannot be predicted and is only shown, or
+checked for its order.
 """
 
 from __future__ import annotations
@@ -314,8 +315,7 @@ def stream_program_mbs(machine: lab.Machine, kernel: str, cpus: Sequence[int], i
     reads, written = STREAM_KERNELS[kernel]
     arrays = len(reads + written)
     passing = sum(stream_misses(kernel))
-    line_ns = instructions_ns(machine, instructions * LINE / STREAM_ELEMENT) + arrays * costs["stream_ns"]
-    slowest = line_ns
+    slowest = instructions_ns(machine, instructions * LINE / STREAM_ELEMENT) + arrays * costs["stream_ns"]
     for pipe, width in (("llc_gbs", llc_width), ("node_gbs", llc_width * topology.llcs)):
         most = max(Counter(cpu // width for cpu in cpus).values())
         slowest = max(slowest, LINE * most * passing / costs[pipe])
@@ -341,7 +341,8 @@ def program_rows(machine: lab.Machine, instructions: Mapping[str, float]) -> lis
     for where, cpus in stream_programs(machine):
         llcs = len({cpu // (topology.cores * topology.threads) for cpu in cpus})
         elements = round(machine.costs["llc_kib"] * 1024 * OVER * llcs / 3 / STREAM_ELEMENT)
-        command = (f"{PINNED} -c {','.join(map(str, cpus))} stream -t {len(cpus)} -n {elements} -k {STREAM_TIMES} --json")
+        allowed = ",".join(map(str, cpus))
+        command = f"{PINNED} -c {allowed} stream -t {len(cpus)} -n {elements} -k {STREAM_TIMES} --json"
         rows += [Row(f"STREAM {kernel}, {where}", command, kernel, "MB/s",
                      stream_program_mbs(machine, kernel, cpus, instructions[kernel])) for kernel in STREAM_KERNELS]
     return rows
