@@ -1593,7 +1593,7 @@ static u64 steer_per_period(s64 amount, u64 elapsed)
 {
 	/* A machine that stood still for hours would be more than 64 bits can hold. */
 	return amount <= 0 || !elapsed ? 0 :
-	       mul_u64_u64_div_u64(amount, STEER_PERIOD, elapsed);
+	       steer_headroom_times(amount, STEER_PERIOD, elapsed);
 }
 
 /* Tell the others on the same CPUs whether they share with this pool. */

@@ -93,6 +93,22 @@ static inline int steer_headroom_parse(const char *buf, unsigned int *percent)
 }
 
 /**
+ * steer_headroom_times - an amount times a fraction
+ * @amount: the amount
+ * @by: the fraction's numerator
+ * @of: its denominator, not 0
+ *
+ * mul_u64_u64_div_u64() of x86 divides by its own product where the compiler has its first and
+ * its last argument in one register, as it may where it knows that they are the same.
+ *
+ * Return: the product, rounded down; it has to fit.
+ */
+static inline u64 steer_headroom_times(u64 amount, u64 by, u64 of)
+{
+	return amount == of ? by : mul_u64_u64_div_u64(amount, by, of);
+}
+
+/**
  * steer_headroom_part - a percentage of an amount
  * @amount: of what
  * @percent: in hundredths
@@ -287,7 +303,7 @@ static inline u64 steer_headroom_scaled(u64 amount, unsigned int from, unsigned 
 {
 	if (amount == STEER_LEVEL_NONE || !from)
 		return amount;
-	return mul_u64_u64_div_u64(amount, to, from);
+	return steer_headroom_times(amount, to, from);
 }
 
 /**
@@ -384,7 +400,7 @@ static inline u64 steer_headroom_level(u64 budget, const struct steer_shares *s)
 		return STEER_LEVEL_NONE;
 
 	if (s->starved && s->used > 0 && (s64)budget > s->used)
-		modest = mul_u64_u64_div_u64(min(modest, s->used), budget, s->used);
+		modest = steer_headroom_times(min(modest, s->used), budget, s->used);
 	if (s->starved)
 		modest += div_s64(modest, STEER_MORE_PART);
 	rest = (s64)budget - modest;
@@ -409,7 +425,7 @@ static inline u64 steer_headroom_lowered(u64 level, u64 budget, u64 expected)
 {
 	if (level == STEER_LEVEL_NONE || expected >= budget)
 		return level;
-	return mul_u64_u64_div_u64(level, expected, budget);
+	return steer_headroom_times(level, expected, budget);
 }
 
 /**

@@ -287,6 +287,16 @@ static void halvings_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 0, 0), 0);
 }
 
+/* Also where the first and the last are one value, which the compiler knows here. */
+static void times_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, steer_headroom_times(80 * MS, 10 * MS, 80 * MS), 10 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_times(80 * MS, 10 * MS, 10 * MS), 80 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_times(80 * MS, 10 * MS, 160 * MS), 5 * MS);
+	KUNIT_EXPECT_EQ(test, steer_headroom_times(0, 10 * MS, 80 * MS), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_times(U64_MAX, 3, 6), U64_MAX / 2);
+}
+
 /* Groups share what is left of a budget as they would have shared all of it. */
 static void lowered_test(struct kunit *test)
 {
@@ -672,6 +682,7 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(exhausted_test),
 	KUNIT_CASE(due_test),
 	KUNIT_CASE(halvings_test),
+	KUNIT_CASE(times_test),
 	KUNIT_CASE(lowered_test),
 	KUNIT_CASE(scaled_test),
 	KUNIT_CASE(rivals_test),
