@@ -314,17 +314,18 @@ static DEFINE_PER_CPU_ALIGNED(struct steer_clock, steer_clock);
 
 /**
  * struct steer_line - a CPU's part of a pool; under the rq lock
+ * @tally: of what queues of the CPU drew. The pool's timer reads it without the lock, so it is
+ *	in one line of the cache
  * @pool: the pool
  * @queues: those it holds back, by their steer.waiting, the one that waited longest first
  * @link: among the lines of the CPU, while there are any
- * @tally: of what queues of the CPU drew. The pool's timer reads it without the lock
  */
 struct steer_line {
+	struct steer_tally tally;
 	struct steer_pool *pool;
 	struct list_head queues;
 	struct list_head link;
-	struct steer_tally tally;
-};
+} ____cacheline_aligned_in_smp;
 
 /**
  * struct steer_waiting - what a CPU holds back
