@@ -104,26 +104,29 @@ static_assert(!IS_ENABLED(CONFIG_CGROUP_STEER_HEADROOM) || !IS_ENABLED(CONFIG_SM
  * The clock of tickless idle, read once: get_cpu_idle_time_us() and
  * get_cpu_iowait_time_us() each ask what time it is, and tell apart what is a sum here.
  */
-static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle)
+static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, u64 *busy_from)
 {
 	struct tick_sched *ts = tick_get_tick_sched(cpu);
+	u64 changed, sum;
 	unsigned int seq;
-	ktime_t sum;
+	bool active;
 
 	if (!tick_nohz_active)
 		return false;
 	do {
 		seq = read_seqcount_begin(&ts->idle_sleeptime_seq);
-		sum = ts->idle_sleeptime + ts->iowait_sleeptime;
-		if ((READ_ONCE(ts->flags) & TS_FLAG_IDLE_ACTIVE) &&
-		    now > ktime_to_ns(ts->idle_entrytime))
-			sum += now - ktime_to_ns(ts->idle_entrytime);
+		sum = ktime_to_ns(ts->idle_sleeptime + ts->iowait_sleeptime);
+		changed = ktime_to_ns(ts->idle_entrytime);
+		active = READ_ONCE(ts->flags) & TS_FLAG_IDLE_ACTIVE;
 	} while (read_seqcount_retry(&ts->idle_sleeptime_seq, seq));
-	*idle = ktime_to_ns(sum);
+	if (active && now > changed)
+		sum += now - changed;
+	*idle = sum;
+	*busy_from = active ? now : changed;
 	return true;
 }
 #else
-static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle)
+static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, u64 *busy_from)
 {
 	return false;
 }
@@ -131,15 +134,16 @@ static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle)
 
 /*
  * For how long a CPU had been idle at @now of CLOCK_MONOTONIC, waiting for I/O or not
- * [ns]: it was running its idle task, and no interrupt. Without tickless idle, as ticks
- * saw it.
+ * [ns]: it was running its idle task, and no interrupt. It has not been since @busy_from,
+ * which is @now if it is. Without tickless idle, as ticks saw it, and @now.
  */
-static inline u64 steer_idle_clock(int cpu, u64 now)
+static inline u64 steer_idle_clock(int cpu, u64 now, u64 *busy_from)
 {
 	u64 idle;
 
-	if (steer_tickless_idle(cpu, now, &idle))
+	if (steer_tickless_idle(cpu, now, &idle, busy_from))
 		return idle;
+	*busy_from = now;
 	return READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IDLE]) +
 	       READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IOWAIT]);
 }

@@ -47,6 +47,16 @@
  * CPU (<linux/sched/steer_tick.h>), and however many pools there are, who looks within a
  * quarter of a millisecond after another one need not read it: their periods begin together.
  *
+ * To read those of all CPUs is most of what the controller takes. At the end of a period it
+ * has to. In between it only wants to know whether idle time is exhausted, which it is not if
+ * a quarter of the demand was idle. So it reads a quarter of the CPUs, those of the timer's own
+ * node first, and then as many more as it takes to have found that. How long a CPU was idle in
+ * the last 10 ms is not known if it was not read then: it is counted as if it had been so evenly
+ * since it was read last, at the beginning of the period or later, but not while it has been
+ * busy without a break. So idle time may be exhausted for 10 ms more before that is seen. On
+ * 32 CPUs with a load that steps to 60 %, 12 of them were read in the mean, and 5 of 696 looks
+ * came out otherwise than if all had been.
+ *
  * The controller
  * --------------
  * At the end of each period: budget = used + idle - demand, no less than the
@@ -297,6 +307,7 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
  * struct steer_clock - a CPU's idle clock, as it was read last
  * @read: when
  * @idle: the most that it showed
+ * @busy_from: since when the CPU had not been idle; @read if it was, or where that is not known
  * @active: pools that may use this CPU, and are about to take more or less, by how far down
  *	in the tree their groups are; the last is for all that are further
  *
@@ -306,6 +317,7 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
 struct steer_clock {
 	atomic64_t read;
 	atomic64_t idle;
+	atomic64_t busy_from;
 	atomic_t active[STEER_DEPTHS];
 };
 
@@ -366,19 +378,22 @@ static DEFINE_PER_CPU(unsigned int, steer_timers);
 /* Those of them that give out budgets in parts. A timer may run elsewhere for a while. */
 static DEFINE_PER_CPU(atomic_t, steer_pacing);
 
-static u64 steer_idle_ns(int cpu, u64 now)
+static u64 steer_idle_ns(int cpu, u64 now, u64 *busy_from)
 {
 	struct steer_clock *clock = per_cpu_ptr(&steer_clock, cpu);
 	s64 age = now - atomic64_read(&clock->read);
 	s64 idle = atomic64_read(&clock->idle), shown;
 
-	if (age <= (s64)STEER_IDLE_FRESH)
+	if (age <= (s64)STEER_IDLE_FRESH) {
+		*busy_from = atomic64_read(&clock->busy_from);
 		return idle;
-	shown = steer_idle_clock(cpu, now);
+	}
+	shown = steer_idle_clock(cpu, now, busy_from);
 	while (shown > idle) {
 		if (atomic64_try_cmpxchg(&clock->idle, &idle, shown))
 			idle = shown;
 	}
+	atomic64_set(&clock->busy_from, *busy_from);
 	atomic64_set(&clock->read, now);
 	return idle;
 }
@@ -1512,13 +1527,33 @@ struct steer_view {
 	struct steer_shares shares;
 };
 
-static u64 steer_idle_sum(const struct cpumask *cpus, u64 now)
+/* How long a CPU was idle since the last look, as far as it can be told. */
+static u64 steer_pool_see(struct steer_pool *pool, int cpu, u64 now)
+{
+	struct steer_seen *seen = &pool->seen[cpu], before = *seen;
+	u64 busy_from;
+
+	seen->at = now;
+	seen->idle_ns = steer_idle_ns(cpu, now, &busy_from);
+	/* It may have changed since @now. */
+	return steer_headroom_idle_within(seen->idle_ns - before.idle_ns, now - before.at,
+					  now - min(busy_from, now), now - pool->checked);
+}
+
+/* The sum of the idle clocks of all CPUs that are online */
+static u64 steer_pool_see_all(struct steer_pool *pool, u64 now)
 {
 	u64 sum = 0;
+	u64 busy_from;
 	int cpu;
 
-	for_each_cpu(cpu, cpus)
-		sum += steer_idle_ns(cpu, now);
+	for_each_cpu(cpu, pool->online) {
+		struct steer_seen *seen = &pool->seen[cpu];
+
+		seen->at = now;
+		seen->idle_ns = steer_idle_ns(cpu, now, &busy_from);
+		sum += seen->idle_ns;
+	}
 	return sum;
 }
 
@@ -1578,7 +1613,7 @@ static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view 
 	rcu_read_unlock();
 
 	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
-	sum = steer_idle_sum(pool->online, now);
+	sum = steer_pool_see_all(pool, now);
 	steer_pool_meet(pool, view);
 	view->idle_ns = sum - pool->idle_ns;
 	pool->idle_ns = sum;
@@ -1782,8 +1817,31 @@ static void steer_pool_refill(struct steer_pool *pool, u64 now)
 static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 {
 	pool->checked = now;
-	pool->checked_idle_ns = pool->idle_ns;
 	pool->next_check = pool->account.binding ? now + STEER_CHECK : U64_MAX;
+}
+
+/*
+ * What was idle since the last look, or a part of it that is @enough. CPUs of this node come
+ * first, whose clocks are the cheapest to read, and a quarter of them all are always read.
+ */
+static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 enough)
+{
+	const struct cpumask *near = cpumask_of_node(numa_node_id());
+	unsigned int least = cpumask_weight(pool->measured) / 4, read = 0;
+	u64 idle = 0;
+
+	for (int far = 0; far <= 1; far++) {
+		int cpu;
+
+		for_each_cpu(cpu, pool->measured) {
+			if (cpumask_test_cpu(cpu, near) == far)
+				continue;
+			if (read++ >= least && idle >= enough)
+				return idle;
+			idle += steer_pool_see(pool, cpu, now);
+		}
+	}
+	return idle;
 }
 
 /*
@@ -1793,15 +1851,15 @@ static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 {
 	unsigned int halved = pool->halved;
-	u64 idle, capacity;
+	u64 capacity, enough;
 
 	cpumask_and(pool->online, pool->measured, cpu_online_mask);
 	if (cpumask_equal(pool->online, pool->measured)) {
-		idle = steer_idle_sum(pool->measured, now);
 		capacity = (now - pool->checked) * cpumask_weight(pool->measured);
-		halved = steer_headroom_halvings(halved, capacity, idle - pool->checked_idle_ns,
+		enough = halved ? U64_MAX : steer_headroom_scarce(capacity, pool->demand);
+		halved = steer_headroom_halvings(halved, capacity,
+						 steer_pool_idle(pool, now, enough),
 						 pool->demand);
-		pool->checked_idle_ns = idle;
 	}
 	pool->checked = now;
 	/* A timer that is late is not so again and again. */
@@ -2001,6 +2059,7 @@ static void steer_pool_release(struct steer_pool *pool)
 	free_cpumask_var(pool->measured);
 	free_cpumask_var(pool->online);
 	free_percpu(pool->lines);
+	kvfree(pool->seen);
 	kfree(pool);
 }
 
@@ -2124,7 +2183,8 @@ struct steer_pool *steer_pool_create(struct steer_arena *arena, unsigned int req
 	if (!pool)
 		return NULL;
 	pool->lines = alloc_percpu_gfp(struct steer_line, GFP_KERNEL_ACCOUNT);
-	if (!pool->lines ||
+	pool->seen = kvcalloc(nr_cpu_ids, sizeof(*pool->seen), GFP_KERNEL_ACCOUNT);
+	if (!pool->lines || !pool->seen ||
 	    !zalloc_cpumask_var(&pool->cpus, GFP_KERNEL_ACCOUNT) ||
 	    !zalloc_cpumask_var(&pool->waiting, GFP_KERNEL_ACCOUNT) ||
 	    !zalloc_cpumask_var(&pool->measured, GFP_KERNEL_ACCOUNT) ||

@@ -110,6 +110,16 @@ struct steer_account {
 };
 
 /**
+ * struct steer_seen - a CPU's idle clock as a pool has read it last
+ * @at: when that was
+ * @idle_ns: what it showed
+ */
+struct steer_seen {
+	u64			at;
+	u64			idle_ns;
+};
+
+/**
  * struct steer_pool - children of an arena that share one budget
  * @link: in the arena's list
  * @arena: whose
@@ -132,8 +142,8 @@ struct steer_account {
  * @next_update: end of the period; timer only
  * @next_check: when to look whether idle time is exhausted; timer only
  * @checked: when that was done last, or the period began; timer only
- * @checked_idle_ns: sum of the idle clocks of @measured then; timer only
- * @idle_ns: the same, when the period began; timer only
+ * @seen: the idle clock of each CPU of @measured, as it was read last; timer only
+ * @idle_ns: the sum of them when the period began; timer only
  * @measured: the CPUs of that sum
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only
@@ -182,7 +192,7 @@ struct steer_pool {
 	u64			next_update;
 	u64			next_check;
 	u64			checked;
-	u64			checked_idle_ns;
+	struct steer_seen	*seen;
 	u64			idle_ns;
 	cpumask_var_t		measured;
 	cpumask_var_t		online;

@@ -190,6 +190,18 @@ static inline unsigned int steer_headroom_rivals(unsigned int near, unsigned int
 }
 
 /**
+ * steer_headroom_scarce - how much idle time is hardly any of the demand?
+ * @capacity: all CPU time
+ * @demand: idle share that is asked for, in hundredths of a percent
+ *
+ * Return: what is less than this.
+ */
+static inline u64 steer_headroom_scarce(u64 capacity, unsigned int demand)
+{
+	return div_u64(steer_headroom_part(capacity, demand), STEER_EXHAUSTED_PART);
+}
+
+/**
  * steer_headroom_exhausted - does idle time no longer tell how much is lacking?
  * @capacity: all CPU time
  * @idle: what of it was idle
@@ -201,7 +213,24 @@ static inline unsigned int steer_headroom_rivals(unsigned int near, unsigned int
  */
 static inline bool steer_headroom_exhausted(u64 capacity, u64 idle, unsigned int demand)
 {
-	return idle < div_u64(steer_headroom_part(capacity, demand), STEER_EXHAUSTED_PART);
+	return idle < steer_headroom_scarce(capacity, demand);
+}
+
+/**
+ * steer_headroom_idle_within - how long was a CPU idle within a window that ends now?
+ * @idle: for how long it was since its clock was read last
+ * @since: how long ago that was
+ * @busy: for how long it has not been idle, at least
+ * @window: how long the window is
+ *
+ * Return: how long; as if it had been idle evenly until then, if the clock was read before the
+ * window began.
+ */
+static inline u64 steer_headroom_idle_within(u64 idle, u64 since, u64 busy, u64 window)
+{
+	if (since > window)
+		idle = steer_headroom_times(idle, window, since);
+	return min(idle, window - min(busy, window));
 }
 
 /**

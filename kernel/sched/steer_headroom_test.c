@@ -297,6 +297,44 @@ static void times_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, steer_headroom_times(U64_MAX, 3, 6), U64_MAX / 2);
 }
 
+/* A clock that was not read as the window began tells of it what is likely. */
+static void idle_within_test(struct kunit *test)
+{
+	static const struct {
+		int idle, since, busy, window, want;
+	} cases[] = {
+		{ 4, 10, 0, 10, 4 }, { 40, 80, 0, 10, 5 }, { 80, 80, 0, 10, 10 },
+		{ 0, 80, 0, 10, 0 },
+		/* busy in the last part of the window, in all of it, and for longer */
+		{ 40, 80, 4, 10, 5 }, { 40, 80, 7, 10, 3 }, { 40, 80, 10, 10, 0 },
+		{ 40, 80, 30, 10, 0 },
+		/* never more than there is, whatever a clock shows */
+		{ 11, 10, 0, 10, 10 }, { 90, 80, 0, 10, 10 }, { 4, 0, 0, 0, 0 },
+	};
+	u64 month;
+
+	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+		u64 got = steer_headroom_idle_within(cases[i].idle * MS, cases[i].since * MS,
+						     cases[i].busy * MS, cases[i].window * MS);
+
+		KUNIT_EXPECT_EQ_MSG(test, got, cases[i].want * MS, "case %d", i);
+	}
+	/* A machine that stood still for a month, half of it idle: a product of 74 bits. */
+	month = steer_headroom_idle_within(1296000000 * MS, 2592000000 * MS, 0, 10 * MS);
+	KUNIT_EXPECT_EQ(test, DIV_ROUND_CLOSEST_ULL(month, MS), 5);
+}
+
+/* As soon as so much is known to be idle, nothing is exhausted, and less is. */
+static void scarce_test(struct kunit *test)
+{
+	u64 scarce = steer_headroom_scarce(320 * MS, 3000);
+
+	KUNIT_EXPECT_EQ(test, scarce, 24 * MS);
+	KUNIT_EXPECT_FALSE(test, steer_headroom_exhausted(320 * MS, scarce, 3000));
+	KUNIT_EXPECT_TRUE(test, steer_headroom_exhausted(320 * MS, scarce - 1, 3000));
+	KUNIT_EXPECT_EQ(test, steer_headroom_scarce(320 * MS, 0), 0);
+}
+
 /* Groups share what is left of a budget as they would have shared all of it. */
 static void lowered_test(struct kunit *test)
 {
@@ -683,6 +721,8 @@ static struct kunit_case steer_headroom_cases[] = {
 	KUNIT_CASE(due_test),
 	KUNIT_CASE(halvings_test),
 	KUNIT_CASE(times_test),
+	KUNIT_CASE(idle_within_test),
+	KUNIT_CASE(scarce_test),
 	KUNIT_CASE(lowered_test),
 	KUNIT_CASE(scaled_test),
 	KUNIT_CASE(rivals_test),

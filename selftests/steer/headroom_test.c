@@ -1534,6 +1534,36 @@ TEST_F_TIMEOUT(headroom, exhausted, 300)
 	EXPECT_TRUE(WAIT_FOR(halved(&self->trace) > 1));
 }
 
+/* Idle time is not exhausted while one CPU is idle, whichever that is. */
+TEST_F_TIMEOUT(headroom, idle_somewhere, 300)
+{
+	int last = self->t.nr_cpus - 1;
+
+	if (self->t.nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, populate(self, self->main));
+	ASSERT_EQ(0, cg_write(self->main, HEADROOM, "10"));
+	for (int round = 0; round < 2; round++) {
+		cpu_set_t idle = cpuset_one(cpuset_nth(&self->t.cpus, round ? 0 : last));
+		cpu_set_t side = cpuset_one(cpuset_nth(&self->t.cpus, round ? last : 0));
+		cpu_set_t main = cpuset_minus(self->t.cpus, idle);
+
+		ASSERT_EQ(0, hogs_start(&self->hogs, self->side, &side, 0));
+		ASSERT_EQ(0, hogs_start(&self->more, self->main, &main, 0));
+		ASSERT_EQ(0, hogs_run(&self->hogs));
+		ASSERT_EQ(0, hogs_run(&self->more));
+		EXPECT_DEMAND(self->side, "10.00");
+		some_periods();
+		ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
+		some_periods();
+		EXPECT_LT(0, trace_count(&self->trace, "steer_headroom_update", " halved=0 "));
+		EXPECT_GE(0, halved(&self->trace));
+		trace_stop(&self->trace);
+		hogs_stop(&self->hogs);
+		hogs_stop(&self->more);
+	}
+}
+
 /* Idle is that of the CPUs that a group may use, and those only. */
 TEST_F_TIMEOUT(headroom, cpusets, 300)
 {
