@@ -5,8 +5,9 @@
 # `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
 # With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs. With parents=N the
 # groups are those of N parents in turn, and each parent has a group that demands 30 %; groups=0 leaves them idle.
-# With decisions=1 it also measures what timers do before they send their first interrupt: clocks, arithmetic, the pool's
-# lock. That takes one more event for each interrupt, which is in the times of the timers then.
+# "Took" is what timers do before they look for CPUs to interrupt: clocks, arithmetic, the pool's lock. They measure it
+# themselves, so that it has no event in it. With decisions=1 there is also the time until their first interrupt, with
+# what the events take, of which there is one more for each interrupt then.
 set -e
 groups=${groups:-1000} parents=${parents:-1} seconds=${seconds:-0.5} limit=${limit:-headroom}
 cgroup=/sys/fs/cgroup/cost trace=/sys/kernel/tracing
@@ -77,12 +78,20 @@ name == "contention_begin:" && /SPIN/ {
 name == "contention_end:" { ends(where[key], key) }
 name == "csd_function_entry:" && /func=(steer_kicked|__cfsb_csd_unthrottle)/ { began["interrupts", key] = stamp; in_interrupt[cpu] = 1 }
 name == "csd_function_exit:" { ends("interrupts", key); delete in_interrupt[cpu] }
-name == "steer_headroom_update:" { periods++; last = $0 }
+name == "steer_headroom_update:" {
+	periods++
+	last = $0
+	if (sub(/^.* took=/, "")) {
+		decided += $0 / 1000
+		if ($0 / 1000 > decided_most) decided_most = $0 / 1000
+	}
+}
 END {
 	for (kind in sum)
 		printf "%s: %.1f us a period, %d calls of %.2f us in %d periods, the longest %.0f us, %.0f us on one CPU\n", kind,
 			sum[kind] / (periods ? periods : 1), count[kind], sum[kind] / count[kind], periods, most[kind], fullest[kind]
 	if (last == "") exit
+	printf "took: %.1f us a period, at most %.1f\n", decided / periods, decided_most
 	sub(/^.*cgroup=/, "cgroup=", last)
 	print groups " busy groups of " parents " parents; the last period: " last
 }' $trace/trace

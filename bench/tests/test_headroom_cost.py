@@ -12,7 +12,7 @@ TIMER_ENDS = "hrtimer_expire_exit: hrtimer=000000001"
 SENT = "csd_queue_cpu: cpu=1 callsite=steer_kick func=steer_kicked csd=1"
 CALL_BEGINS = "csd_function_entry: func=steer_kicked csd=1"
 CALL_ENDS = "csd_function_exit: func=steer_kicked csd=1"
-UPDATE = "steer_headroom_update: cgroup=1"
+UPDATE = "steer_headroom_update: cgroup=1 trim=-5 took=4500"
 
 
 def summary(*events: str, decisions: str = "") -> dict[str, str]:
@@ -24,7 +24,7 @@ def summary(*events: str, decisions: str = "") -> dict[str, str]:
     result = awk.on_trace("headroom-cost.sh", lines, decisions=decisions, groups="1", parents="1", periods="")
     result.check_returncode()
     return dict(line.split(": ", 1) for line in result.stdout.splitlines()
-                if line.startswith(("timer", "interrupts", "decisions")))
+                if line.startswith(("timer", "interrupts", "decisions", "took")))
 
 
 class HeadroomCost(unittest.TestCase):
@@ -48,6 +48,12 @@ class HeadroomCost(unittest.TestCase):
         self.assertRegex(got["decisions"], "^6.0 us a period, 2 calls of 3.00 us in 1 periods, the longest 4 us")
         self.assertRegex(got["timer"], "^12.0 us a period")
         self.assertNotIn("decisions", summary(*events))
+
+    def test_what_timers_say_themselves(self) -> None:
+        longer = UPDATE.replace("took=4500", "took=21500")
+        got = summary(f"000 1.000000 {TIMER_BEGINS}", f"000 1.000005 {UPDATE}", f"000 1.000010 {TIMER_ENDS}",
+                      f"000 1.100000 {TIMER_BEGINS}", f"000 1.100005 {longer}", f"000 1.100010 {TIMER_ENDS}")
+        self.assertEqual(got["took"], "13.0 us a period, at most 21.5")
 
 
 if __name__ == "__main__":

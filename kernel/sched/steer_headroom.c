@@ -1993,6 +1993,7 @@ static void steer_pool_kick(struct steer_pool *pool, int slices, int anyway)
 
 static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 {
+	u64 began = local_clock();
 	struct steer_pool *pool = container_of(timer, struct steer_pool, timer);
 	u64 now = ktime_to_ns(hrtimer_cb_get_time(timer));
 	bool update = now >= pool->next_update, active = false, wants, paced;
@@ -2036,9 +2037,12 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	/* Nobody will look at what is left of it before it is gone. */
 	if (!paced)
 		anyway = slices;
+	pool->took += local_clock() - began;
 	steer_pool_kick(pool, slices, anyway);
 	if (update) {
 		steer_pool_count(pool, active);
+		event.took = pool->took;
+		pool->took = 0;
 		trace_steer_headroom_update(&event);
 	}
 	if (paced || update)

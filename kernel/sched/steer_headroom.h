@@ -148,6 +148,7 @@ struct steer_seen {
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only
  * @pacing: it is among those whose budgets @timer_cpu gives out in parts; timer only
+ * @took: what its timer took for decisions since the period began; timer only
  * @tallied: sum of the tallies of all CPUs when the period began; timer only
  * @account: of the period so far; read without the lock
  * @drawn: something was drawn since @tallied
@@ -198,6 +199,7 @@ struct steer_pool {
 	cpumask_var_t		online;
 	bool			counted;
 	bool			pacing;
+	u64			took;
 	struct steer_tally	tallied;
 
 	/* Read by all CPUs, and rarely written. */

@@ -519,11 +519,14 @@ static long long pool_seen(struct trace *tr)
 	return pool;
 }
 
-/* The most that was used in a period, in percent of its CPUs; a short one tells nothing */
+/*
+ * The most that was used in a period, in percent of its CPUs; a short one tells nothing. A period
+ * in which the controller took no time, or all of it, is -ERANGE.
+ */
 static int most_used(struct trace *tr)
 {
 	char path[PATH_MAX + 16], *line = NULL;
-	long long used, most = 0;
+	long long used, took, most = 0;
 	size_t len = 0;
 	FILE *f;
 
@@ -531,10 +534,15 @@ static int most_used(struct trace *tr)
 	f = fopen(path, "r");
 	if (!f)
 		return -errno;
-	while (getline(&line, &len, f) > 0) {
+	while (most >= 0 && getline(&line, &len, f) > 0) {
 		if (!strstr(line, " steer_headroom_update: ") || !field(line, " cpus=") ||
 		    field(line, " elapsed=") < 50000000)
 			continue;
+		took = field(line, " took=");
+		if (took <= 0 || took >= field(line, " elapsed=")) {
+			most = -ERANGE;
+			continue;
+		}
 		used = field(line, " used=") / (1000000 * field(line, " cpus="));
 		most = used > most ? used : most;
 	}

@@ -160,6 +160,8 @@ struct steer_queue {
  * @budget: for the next period [ns], all ones for no limit
  * @level: for the next period, 1/256 ns for each unit of weight, all ones for none
  * @trim: slow correction [ns]
+ * @took: what the timer took in the period for looking at clocks and deciding [ns], without
+ *	interrupting CPUs
  */
 struct steer_headroom_update {
 	u64	cgroup;
@@ -182,6 +184,7 @@ struct steer_headroom_update {
 	u64	budget;
 	u64	level;
 	s64	trim;
+	u64	took;
 };
 
 #endif /* _LINUX_SCHED_STEER_H */

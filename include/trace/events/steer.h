@@ -271,6 +271,7 @@ TRACE_EVENT(steer_headroom_update,
 		__field(u64, budget)
 		__field(u64, level)
 		__field(s64, trim)
+		__field(u64, took)
 	),
 
 	TP_fast_assign(
@@ -294,15 +295,16 @@ TRACE_EVENT(steer_headroom_update,
 		__entry->budget		= u->budget;
 		__entry->level		= u->level;
 		__entry->trim		= u->trim;
+		__entry->took		= u->took;
 	),
 
-	TP_printk("cgroup=%llu pool=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u givers=%u lacking=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu capped_used=%lld active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld",
+	TP_printk("cgroup=%llu pool=%llu headroom=%u demand=%u idle=%d cpus=%u rivals=%u givers=%u lacking=%u wanting=%u starved=%u halved=%u elapsed=%llu used=%llu capped_used=%lld active_weight=%llu capped_weight=%llu budget=%lld level=%lld trim=%lld took=%llu",
 		  __entry->cgroup, __entry->pool, __entry->headroom, __entry->demand,
 		  __entry->idle, __entry->cpus, __entry->rivals, __entry->givers,
 		  __entry->lacking, __entry->wanting, __entry->starved, __entry->halved,
 		  __entry->elapsed, __entry->used, __entry->capped_used,
 		  __entry->active_weight, __entry->capped_weight,
-		  __entry->budget, __entry->level, __entry->trim)
+		  __entry->budget, __entry->level, __entry->trim, __entry->took)
 );
 
 #define show_steer_scope(scope)						\
