@@ -49,13 +49,12 @@
  *
  * To read those of all CPUs is most of what the controller takes. At the end of a period it
  * has to. In between it only wants to know whether idle time is exhausted, which it is not if
- * a quarter of the demand was idle. So it reads a quarter of the CPUs, those of the timer's own
- * node first, and then as many more as it takes to have found that. How long a CPU was idle in
- * the last 10 ms is not known if it was not read then: it is counted as if it had been so evenly
- * since it was read last, at the beginning of the period or later, but not while it has been
- * busy without a break. So idle time may be exhausted for 10 ms more before that is seen. On
- * 32 CPUs with a load that steps to 60 %, 12 of them were read in the mean, and 5 of 696 looks
- * came out otherwise than if all had been.
+ * a quarter of the demand was idle. So it reads half of the CPUs, those of the timer's own node
+ * first, and the others only if these were not idle for that long. How long a CPU was idle in
+ * the last 10 ms is not known if it was not read then, but for two bounds: what it was idle
+ * since it was read last, less the time before, and not while it has been busy without a break.
+ * Only what is idle by the first ends the look, and only what is not by the second is exhausted.
+ * Where they do not tell, all have been read, and the next look will: 10 ms later.
  *
  * The controller
  * --------------
@@ -381,7 +380,7 @@ static DEFINE_PER_CPU(atomic_t, steer_pacing);
 static u64 steer_idle_ns(int cpu, u64 now, u64 *busy_from)
 {
 	struct steer_clock *clock = per_cpu_ptr(&steer_clock, cpu);
-	s64 age = now - atomic64_read(&clock->read);
+	s64 age = now - atomic64_read_acquire(&clock->read);
 	s64 idle = atomic64_read(&clock->idle), shown;
 
 	if (age <= (s64)STEER_IDLE_FRESH) {
@@ -394,7 +393,7 @@ static u64 steer_idle_ns(int cpu, u64 now, u64 *busy_from)
 			idle = shown;
 	}
 	atomic64_set(&clock->busy_from, *busy_from);
-	atomic64_set(&clock->read, now);
+	atomic64_set_release(&clock->read, now);
 	return idle;
 }
 
@@ -1527,8 +1526,8 @@ struct steer_view {
 	struct steer_shares shares;
 };
 
-/* How long a CPU was idle since the last look, as far as it can be told. */
-static u64 steer_pool_see(struct steer_pool *pool, int cpu, u64 now)
+/* Adds how long a CPU was idle since the last look, as far as it can be told. */
+static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, struct steer_bounds *idle)
 {
 	struct steer_seen *seen = &pool->seen[cpu], before = *seen;
 	u64 busy_from;
@@ -1536,8 +1535,8 @@ static u64 steer_pool_see(struct steer_pool *pool, int cpu, u64 now)
 	seen->at = now;
 	seen->idle_ns = steer_idle_ns(cpu, now, &busy_from);
 	/* It may have changed since @now. */
-	return steer_headroom_idle_within(seen->idle_ns - before.idle_ns, now - before.at,
-					  now - min(busy_from, now), now - pool->checked);
+	steer_headroom_idle_within(idle, seen->idle_ns - before.idle_ns, now - before.at,
+				   now - min(busy_from, now), now - pool->checked);
 }
 
 /* The sum of the idle clocks of all CPUs that are online */
@@ -1821,14 +1820,15 @@ static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 }
 
 /*
- * What was idle since the last look, or a part of it that is @enough. CPUs of this node come
- * first, whose clocks are the cheapest to read, and a quarter of them all are always read.
+ * The most that may have been idle since the last look, or, if it is known to have been
+ * @enough, a part of it that is as much. CPUs of this node come first, whose clocks are the
+ * cheapest to read, and half of them all are always read.
  */
 static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 enough)
 {
 	const struct cpumask *near = cpumask_of_node(numa_node_id());
-	unsigned int least = cpumask_weight(pool->measured) / 4, read = 0;
-	u64 idle = 0;
+	unsigned int half = cpumask_weight(pool->measured) / 2, read = 0;
+	struct steer_bounds idle = { };
 
 	for (int far = 0; far <= 1; far++) {
 		int cpu;
@@ -1836,12 +1836,12 @@ static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 enough)
 		for_each_cpu(cpu, pool->measured) {
 			if (cpumask_test_cpu(cpu, near) == far)
 				continue;
-			if (read++ >= least && idle >= enough)
-				return idle;
-			idle += steer_pool_see(pool, cpu, now);
+			if (read++ >= half && idle.least >= enough)
+				return idle.most;
+			steer_pool_see(pool, cpu, now, &idle);
 		}
 	}
-	return idle;
+	return idle.most;
 }
 
 /*

@@ -217,20 +217,33 @@ static inline bool steer_headroom_exhausted(u64 capacity, u64 idle, unsigned int
 }
 
 /**
- * steer_headroom_idle_within - how long was a CPU idle within a window that ends now?
+ * struct steer_bounds - what is known of an amount
+ * @least: it is no less than this
+ * @most: and no more
+ */
+struct steer_bounds {
+	u64 least;
+	u64 most;
+};
+
+/**
+ * steer_headroom_idle_within - add for how long a CPU was idle within a window that ends now
+ * @sum: of the CPUs so far
  * @idle: for how long it was since its clock was read last
  * @since: how long ago that was
  * @busy: for how long it has not been idle, at least
  * @window: how long the window is
  *
- * Return: how long; as if it had been idle evenly until then, if the clock was read before the
- * window began.
+ * Exact where the clock was read as the window began.
  */
-static inline u64 steer_headroom_idle_within(u64 idle, u64 since, u64 busy, u64 window)
+static inline void steer_headroom_idle_within(struct steer_bounds *sum, u64 idle, u64 since,
+					      u64 busy, u64 window)
 {
-	if (since > window)
-		idle = steer_headroom_times(idle, window, since);
-	return min(idle, window - min(busy, window));
+	u64 before = since > window ? since - window : 0;
+	u64 most = min(idle, window - min(busy, window));
+
+	sum->least += min(idle - min(idle, before), most);
+	sum->most += most;
 }
 
 /**

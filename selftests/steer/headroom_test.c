@@ -1542,7 +1542,10 @@ TEST_F_TIMEOUT(headroom, exhausted, 300)
 	EXPECT_TRUE(WAIT_FOR(halved(&self->trace) > 1));
 }
 
-/* Idle time is not exhausted while one CPU is idle, whichever that is. */
+/*
+ * Idle time is not exhausted while one CPU is idle, whichever that is. This test runs there, too:
+ * what it does to begin the trace may take that CPU for some milliseconds of the first period.
+ */
 TEST_F_TIMEOUT(headroom, idle_somewhere, 300)
 {
 	int last = self->t.nr_cpus - 1;
@@ -1565,7 +1568,7 @@ TEST_F_TIMEOUT(headroom, idle_somewhere, 300)
 		ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_headroom_update", NULL));
 		some_periods();
 		EXPECT_LT(0, trace_count(&self->trace, "steer_headroom_update", " halved=0 "));
-		EXPECT_GE(0, halved(&self->trace));
+		EXPECT_GE(1, halved(&self->trace));
 		trace_stop(&self->trace);
 		hogs_stop(&self->hogs);
 		hogs_stop(&self->more);
