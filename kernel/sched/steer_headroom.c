@@ -1526,33 +1526,35 @@ struct steer_view {
 	struct steer_shares shares;
 };
 
+/* What the idle clock of a CPU shows, which is kept for the next time */
+static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, u64 *busy_from)
+{
+	struct steer_seen *seen = &pool->seen[cpu];
+
+	seen->at = now;
+	seen->idle_ns = steer_idle_ns(cpu, now, busy_from);
+	return seen->idle_ns;
+}
+
 /* Adds how long a CPU was idle since the last look, as far as it can be told. */
 static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, struct steer_bounds *idle)
 {
-	struct steer_seen *seen = &pool->seen[cpu], before = *seen;
-	u64 busy_from;
+	struct steer_seen before = pool->seen[cpu];
+	u64 busy_from, shown = steer_pool_read(pool, cpu, now, &busy_from);
 
-	seen->at = now;
-	seen->idle_ns = steer_idle_ns(cpu, now, &busy_from);
 	/* It may have changed since @now. */
-	steer_headroom_idle_within(idle, seen->idle_ns - before.idle_ns, now - before.at,
+	steer_headroom_idle_within(idle, shown - before.idle_ns, now - before.at,
 				   now - min(busy_from, now), now - pool->checked);
 }
 
 /* The sum of the idle clocks of all CPUs that are online */
 static u64 steer_pool_see_all(struct steer_pool *pool, u64 now)
 {
-	u64 sum = 0;
-	u64 busy_from;
+	u64 sum = 0, busy_from;
 	int cpu;
 
-	for_each_cpu(cpu, pool->online) {
-		struct steer_seen *seen = &pool->seen[cpu];
-
-		seen->at = now;
-		seen->idle_ns = steer_idle_ns(cpu, now, &busy_from);
-		sum += seen->idle_ns;
-	}
+	for_each_cpu(cpu, pool->online)
+		sum += steer_pool_read(pool, cpu, now, &busy_from);
 	return sum;
 }
 
