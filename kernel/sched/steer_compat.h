@@ -104,11 +104,12 @@ static_assert(!IS_ENABLED(CONFIG_CGROUP_STEER_HEADROOM) || !IS_ENABLED(CONFIG_SM
  * The clock of tickless idle, read once: get_cpu_idle_time_us() and
  * get_cpu_iowait_time_us() each ask what time it is, and tell apart what is a sum here.
  */
-static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, u64 *busy_from)
+static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, s64 *spell)
 {
 	struct tick_sched *ts = tick_get_tick_sched(cpu);
 	u64 changed, sum;
 	unsigned int seq;
+	s64 lasted;
 	bool active;
 
 	if (!tick_nohz_active)
@@ -119,14 +120,14 @@ static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, u64 *busy_fr
 		changed = ktime_to_ns(ts->idle_entrytime);
 		active = READ_ONCE(ts->flags) & TS_FLAG_IDLE_ACTIVE;
 	} while (read_seqcount_retry(&ts->idle_sleeptime_seq, seq));
-	if (active && now > changed)
-		sum += now - changed;
-	*idle = sum;
-	*busy_from = active ? now : changed;
+	/* It may have changed since @now. */
+	lasted = now - min(changed, now);
+	*idle = active ? sum + lasted : sum;
+	*spell = active ? lasted : -lasted;
 	return true;
 }
 #else
-static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, u64 *busy_from)
+static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, s64 *spell)
 {
 	return false;
 }
@@ -134,16 +135,16 @@ static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, u64 *busy_fr
 
 /*
  * For how long a CPU had been idle at @now of CLOCK_MONOTONIC, waiting for I/O or not
- * [ns]: it was running its idle task, and no interrupt. It has not been since @busy_from,
- * which is @now if it is. Without tickless idle, as ticks saw it, and @now.
+ * [ns]: it was running its idle task, and no interrupt. @spell is for how long it has been
+ * idle without a break or, negative, not been idle. Without tickless idle, as ticks saw it, and 0.
  */
-static inline u64 steer_idle_clock(int cpu, u64 now, u64 *busy_from)
+static inline u64 steer_idle_clock(int cpu, u64 now, s64 *spell)
 {
 	u64 idle;
 
-	if (steer_tickless_idle(cpu, now, &idle, busy_from))
+	if (steer_tickless_idle(cpu, now, &idle, spell))
 		return idle;
-	*busy_from = now;
+	*spell = 0;
 	return READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IDLE]) +
 	       READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_IOWAIT]);
 }

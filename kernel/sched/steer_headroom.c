@@ -49,12 +49,14 @@
  *
  * To read those of all CPUs is most of what the controller takes. At the end of a period it
  * has to. In between it only wants to know whether idle time is exhausted, which it is not if
- * a quarter of the demand was idle. So it reads half of the CPUs, those of the timer's own node
- * first, and the others only if these were not idle for that long. How long a CPU was idle in
- * the last 10 ms is not known if it was not read then, but for two bounds: what it was idle
- * since it was read last, less the time before, and not while it has been busy without a break.
- * Only what is idle by the first ends the look, and only what is not by the second is exhausted.
- * Where they do not tell, all have been read, and the next look will: 10 ms later.
+ * a quarter of the demand was idle. So it reads until it has found that much, and begins with
+ * the CPUs that come next when somebody is let go on: it was not their turn, so they are the
+ * ones that are idle, if nobody else uses them. How long a CPU was idle in the last 10 ms is
+ * not known if it was not read as they began, but for two bounds. It was as long as it has been
+ * idle without a break, or as it was since it was read last, less the time before. And it was
+ * not while it has been busy without a break. Only what is idle by the first ends the look, and
+ * only what is not by the second is exhausted. Where they do not tell, all have been read, and
+ * the next look will: 10 ms later.
  *
  * The controller
  * --------------
@@ -306,7 +308,7 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
  * struct steer_clock - a CPU's idle clock, as it was read last
  * @read: when
  * @idle: the most that it showed
- * @busy_from: since when the CPU had not been idle; @read if it was, or where that is not known
+ * @spell: for how long the CPU had been idle without a break; negative: not been idle
  * @active: pools that may use this CPU, and are about to take more or less, by how far down
  *	in the tree their groups are; the last is for all that are further
  *
@@ -316,7 +318,7 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
 struct steer_clock {
 	atomic64_t read;
 	atomic64_t idle;
-	atomic64_t busy_from;
+	atomic64_t spell;
 	atomic_t active[STEER_DEPTHS];
 };
 
@@ -377,22 +379,22 @@ static DEFINE_PER_CPU(unsigned int, steer_timers);
 /* Those of them that give out budgets in parts. A timer may run elsewhere for a while. */
 static DEFINE_PER_CPU(atomic_t, steer_pacing);
 
-static u64 steer_idle_ns(int cpu, u64 now, u64 *busy_from)
+static u64 steer_idle_ns(int cpu, u64 now, s64 *spell)
 {
 	struct steer_clock *clock = per_cpu_ptr(&steer_clock, cpu);
 	s64 age = now - atomic64_read_acquire(&clock->read);
 	s64 idle = atomic64_read(&clock->idle), shown;
 
 	if (age <= (s64)STEER_IDLE_FRESH) {
-		*busy_from = atomic64_read(&clock->busy_from);
+		*spell = atomic64_read(&clock->spell);
 		return idle;
 	}
-	shown = steer_idle_clock(cpu, now, busy_from);
+	shown = steer_idle_clock(cpu, now, spell);
 	while (shown > idle) {
 		if (atomic64_try_cmpxchg(&clock->idle, &idle, shown))
 			idle = shown;
 	}
-	atomic64_set(&clock->busy_from, *busy_from);
+	atomic64_set(&clock->spell, *spell);
 	atomic64_set_release(&clock->read, now);
 	return idle;
 }
@@ -1527,12 +1529,12 @@ struct steer_view {
 };
 
 /* What the idle clock of a CPU shows, which is kept for the next time */
-static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, u64 *busy_from)
+static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, s64 *spell)
 {
 	struct steer_seen *seen = &pool->seen[cpu];
 
 	seen->at = now;
-	seen->idle_ns = steer_idle_ns(cpu, now, busy_from);
+	seen->idle_ns = steer_idle_ns(cpu, now, spell);
 	return seen->idle_ns;
 }
 
@@ -1540,21 +1542,22 @@ static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, u64 *busy_
 static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, struct steer_bounds *idle)
 {
 	struct steer_seen before = pool->seen[cpu];
-	u64 busy_from, shown = steer_pool_read(pool, cpu, now, &busy_from);
+	s64 spell;
+	u64 shown = steer_pool_read(pool, cpu, now, &spell);
 
-	/* It may have changed since @now. */
-	steer_headroom_idle_within(idle, shown - before.idle_ns, now - before.at,
-				   now - min(busy_from, now), now - pool->checked);
+	steer_headroom_idle_within(idle, shown - before.idle_ns, now - before.at, spell,
+				   now - pool->checked);
 }
 
 /* The sum of the idle clocks of all CPUs that are online */
 static u64 steer_pool_see_all(struct steer_pool *pool, u64 now)
 {
-	u64 sum = 0, busy_from;
+	u64 sum = 0;
+	s64 spell;
 	int cpu;
 
 	for_each_cpu(cpu, pool->online)
-		sum += steer_pool_read(pool, cpu, now, &busy_from);
+		sum += steer_pool_read(pool, cpu, now, &spell);
 	return sum;
 }
 
@@ -1823,25 +1826,17 @@ static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 
 /*
  * The most that may have been idle since the last look, or, if it is known to have been
- * @enough, a part of it that is as much. CPUs of this node come first, whose clocks are the
- * cheapest to read, and half of them all are always read.
+ * @enough, a part of it that is as much.
  */
 static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 enough)
 {
-	const struct cpumask *near = cpumask_of_node(numa_node_id());
-	unsigned int half = cpumask_weight(pool->measured) / 2, read = 0;
+	int cpu, next = sched_smt_active() ? pool->next_core : pool->next_cpu;
 	struct steer_bounds idle = { };
 
-	for (int far = 0; far <= 1; far++) {
-		int cpu;
-
-		for_each_cpu(cpu, pool->measured) {
-			if (cpumask_test_cpu(cpu, near) == far)
-				continue;
-			if (read++ >= half && idle.least >= enough)
-				return idle.most;
-			steer_pool_see(pool, cpu, now, &idle);
-		}
+	for_each_cpu_wrap(cpu, pool->measured, next) {
+		if (idle.least >= enough)
+			break;
+		steer_pool_see(pool, cpu, now, &idle);
 	}
 	return idle.most;
 }

@@ -231,18 +231,19 @@ struct steer_bounds {
  * @sum: of the CPUs so far
  * @idle: for how long it was since its clock was read last
  * @since: how long ago that was
- * @busy: for how long it has not been idle, at least
+ * @spell: for how long it has been idle without a break, at least; negative: not been idle
  * @window: how long the window is
  *
  * Exact where the clock was read as the window began.
  */
 static inline void steer_headroom_idle_within(struct steer_bounds *sum, u64 idle, u64 since,
-					      u64 busy, u64 window)
+					      s64 spell, u64 window)
 {
 	u64 before = since > window ? since - window : 0;
-	u64 most = min(idle, window - min(busy, window));
+	u64 most = min(idle, window - min_t(u64, max(-spell, 0LL), window));
+	u64 least = max_t(u64, idle - min(idle, before), max(spell, 0LL));
 
-	sum->least += min(idle - min(idle, before), most);
+	sum->least += min(least, most);
 	sum->most += most;
 }
 

@@ -301,14 +301,17 @@ static void times_test(struct kunit *test)
 static void idle_within_test(struct kunit *test)
 {
 	static const struct {
-		int idle, since, busy, window, least, most;
+		int idle, since, spell, window, least, most;
 	} cases[] = {
 		{ 4, 10, 0, 10, 4, 4 }, { 10, 10, 0, 10, 10, 10 }, { 0, 80, 0, 10, 0, 0 },
 		/* it may have been idle before, or in the window; it cannot all have been before */
 		{ 40, 80, 0, 10, 0, 10 }, { 4, 80, 0, 10, 0, 4 }, { 74, 80, 0, 10, 4, 10 },
 		{ 80, 80, 0, 10, 10, 10 },
 		/* busy in the last part of the window, in all of it, and for longer */
-		{ 40, 80, 4, 10, 0, 6 }, { 40, 80, 10, 10, 0, 0 }, { 40, 80, 30, 10, 0, 0 },
+		{ 40, 80, -4, 10, 0, 6 }, { 40, 80, -10, 10, 0, 0 }, { 40, 80, -30, 10, 0, 0 },
+		/* and idle */
+		{ 40, 80, 4, 10, 4, 10 }, { 40, 80, 10, 10, 10, 10 }, { 40, 80, 30, 10, 10, 10 },
+		{ 74, 80, 2, 10, 4, 10 }, { 4, 10, 4, 10, 4, 4 },
 		/* never more than there is, whatever a clock shows */
 		{ 11, 10, 0, 10, 10, 10 }, { 90, 80, 0, 10, 10, 10 }, { 4, 0, 0, 0, 0, 0 },
 	};
@@ -317,7 +320,7 @@ static void idle_within_test(struct kunit *test)
 
 	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
 		steer_headroom_idle_within(&all, cases[i].idle * MS, cases[i].since * MS,
-					   cases[i].busy * MS, cases[i].window * MS);
+					   cases[i].spell * MS, cases[i].window * MS);
 		least += cases[i].least * MS;
 		most += cases[i].most * MS;
 		KUNIT_EXPECT_EQ_MSG(test, all.least, least, "case %d", i);

@@ -2,7 +2,7 @@
 /*
  * cgroup steer: where struct tick_sched has what tells how long a CPU was idle
  *
- * cpu.headroom reads it of every CPU in each period, and of half of them or more nine times in
+ * cpu.headroom reads it of every CPU in each period, and of some of them or all nine times in
  * between. Where it is by itself, that is three or four lines of a cache, some of which are
  * written with each tick. So it is put in one that is written only where a CPU begins or ends
  * to be idle, and by interrupts in between. Compiled out, nothing moves.
