@@ -24,7 +24,7 @@ STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test", "headroom
 # whether it runs or not; if its timer has just stopped it, its bandwidth is taken off twice.
 KNOWN_WARNINGS = ("sched_cpu_dying", "task_non_contending")
 
-# What else fails where a CPU stands still and the machine is ended. Anything beside that counts.
+# What else fails where a CPU stands still and the machine is ended, beside what is statistical. Anything else counts.
 CONSEQUENCE = re.compile(r"^machine: (end|report|programs)$|^console: (rcu.*stall|Call Trace)$|: (start|end|plan)$")
 
 
@@ -45,7 +45,7 @@ def look_again(tests: list[Test], repeat: Callable[[str], Iterable[Test]], repea
         say(f"  a known bug of the kernel, so everything once more: {known[0]}")
         return repeat_all()
     if (lost := [test for test in failed if test.name == "machine: end" and LOST in test.detail]) and all(
-            CONSEQUENCE.search(test.name) for test in failed):
+            CONSEQUENCE.search(test.name) or program_of(test) in STATISTICAL for test in failed):
         say(f"  a known bug of the emulator, so everything once more: {lost[0].detail}")
         return repeat_all()
     programs = list(dict.fromkeys(map(program_of, failed)))

@@ -61,21 +61,22 @@ class Monitor:
             return ""
 
 
-def in_service(lapic: str) -> frozenset[int]:
-    """Vectors that are in service and wait to be so again, by "info lapic"."""
+def in_the_way(lapic: str) -> frozenset[int]:
+    """Vectors in service that keep another one waiting, by "info lapic": one of the same class, or a lower."""
     lines = {name: {int(number) for number in re.findall(r"\d+", rest)}
              for name, rest in re.findall(r"^(ISR|IRR)\b(.*)$", lapic, re.MULTILINE)}
-    return frozenset(lines.get("ISR", set()) & lines.get("IRR", set()))
+    waiting = min(lines.get("IRR", set()), default=256)
+    return frozenset(vector for vector in lines.get("ISR", set()) if vector // 16 >= waiting // 16)
 
 
 def lost_interrupts(ask: Callable[[str, int], str], cpus: int, pause: float = 1.0) -> list[str]:
     """CPUs with an interrupt that does not end. Linux ends each before it does anything else. So one that is found in
-    service on a halted CPU in several looks in a row, while the next of its kind waits, has been lost."""
+    service on a halted CPU in several looks in a row, while another one waits for it, has been lost."""
     stuck: dict[int, frozenset[int]] = {}
     for look in range(LOOKS):
         if look:
             time.sleep(pause)
         for cpu in range(cpus):
-            found = in_service(ask("info lapic", cpu)) if "HLT=1" in ask("info registers", cpu) else frozenset()
+            found = in_the_way(ask("info lapic", cpu)) if "HLT=1" in ask("info registers", cpu) else frozenset()
             stuck[cpu] = found & stuck[cpu] if look else found
     return [f"CPU {cpu}, vector {min(vectors):#x}" for cpu, vectors in stuck.items() if vectors]

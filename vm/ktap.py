@@ -18,7 +18,7 @@ KSFT_SKIP = 4  # the exit status of a kselftest that was skipped as a whole
 ROUTINE = re.compile(r"\s*(RUN|OK|FAIL|figure:)\s|.*: Test (failed|terminated)\b")
 REASON_LINES, REASON_LENGTH = 4, 600
 # How much of a complaint of the kernel is shown
-STACKS, STACK_FRAMES = 24, 16
+STACKS, STACK_FRAMES, STALL_LINES = 24, 16, 6
 
 # What the kernel prints when something is wrong.
 COMPLAINTS = re.compile(
@@ -204,12 +204,14 @@ def judge_program(name: str, lines: list[str], status: int | None) -> list[Test]
 
 
 def complaints(console: str) -> list[Test]:
-    """The kernel's complaints on the console, one failed test for each kind, with where it begins."""
+    """The kernel's complaints on the console, one failed test for each kind, with where it begins. What RCU says of a
+    stall is told whole: which CPU it is, and whether that is one without interrupts."""
     lines = console.replace("\r", "").split("\n")
     found: dict[str, str] = {}
-    for line in lines:
+    for number, line in enumerate(lines):
         if match := COMPLAINTS.search(line):
-            found.setdefault(match[0], line.strip())
+            more = [text.strip() for text in lines[number + 1:] if text.startswith("rcu: ")] if "rcu" in match[0] else []
+            found.setdefault(match[0], " | ".join([line.strip(), *more[:STALL_LINES]]))
     return [Test(f"console: {kind.strip(':')}", FAILED, line) for kind, line in found.items()]
 
 

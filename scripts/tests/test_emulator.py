@@ -69,10 +69,14 @@ class Lost(unittest.TestCase):
             return "" if not cpu else answers.pop(0) if len(answers) > 1 else answers[0]
         return emulator.lost_interrupts(ask, 2, pause=0)
 
-    def test_in_service(self) -> None:
-        self.assertEqual(emulator.in_service(LAPIC.format(isr="48(level) 236 ", irr="236 253 ")), {236})
-        self.assertEqual(emulator.in_service(LAPIC.format(isr="(none)", irr="236 ")), frozenset())
-        self.assertEqual(emulator.in_service(""), frozenset())
+    def test_in_the_way(self) -> None:
+        self.assertEqual(emulator.in_the_way(LAPIC.format(isr="48(level) 236 ", irr="236 253 ")), {236})
+        self.assertEqual(emulator.in_the_way(LAPIC.format(isr="253 ", irr="236 ")), {253}, "a lower class")
+        self.assertEqual(emulator.in_the_way(LAPIC.format(isr="246 ", irr="251 ")), {246}, "the same class")
+        self.assertEqual(emulator.in_the_way(LAPIC.format(isr="236 ", irr="253 ")), frozenset(), "a higher class")
+        self.assertEqual(emulator.in_the_way(LAPIC.format(isr="(none)", irr="236 ")), frozenset())
+        self.assertEqual(emulator.in_the_way(LAPIC.format(isr="236 ", irr="(none)")), frozenset())
+        self.assertEqual(emulator.in_the_way(""), frozenset())
 
     def test_lost(self) -> None:
         stuck = LAPIC.format(isr="236 ", irr="236 ")

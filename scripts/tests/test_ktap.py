@@ -124,6 +124,18 @@ class Judge(unittest.TestCase):
             self.assertTrue(names, line)
             self.assertTrue(all(name.startswith("console: ") for name in names), names)
 
+    def test_stall_is_told_whole(self) -> None:
+        console = """rcu: Hierarchical SRCU implementation.
+rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
+rcu: \t11-...!: (0 ticks this GP) idle=9f48/0/0x0
+Sending NMI from CPU 3 to CPUs 11:
+rcu: rcu_preempt kthread timer wakeup didn't happen for 30000 jiffies!
+"""
+        self.assertEqual(ktap.complaints(console), [ktap.Test(
+            "console: rcu: INFO: rcu_preempt detected stall", FAILED,
+            "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks: | rcu: \t11-...!: (0 ticks this GP) idle=9f48/0/0x0"
+            " | rcu: rcu_preempt kthread timer wakeup didn't happen for 30000 jiffies!")])
+
 
 class Summary(unittest.TestCase):
     def test_remarks(self) -> None:

@@ -74,7 +74,9 @@ class SecondLook(unittest.TestCase):
         early = [Test(f"{program}_test: start", FAILED) for program in ("interface", "wake")]
         tests, asked, _ = self.look([*early, lost, *rest], [MACHINE, GOOD])
         self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]), "before a program ran")
-        for beside in (OTHER, BAD, COMPLAINT, Test("machine: last-level caches", FAILED),
+        tests, asked, _ = self.look([BAD, lost, *rest], [MACHINE, GOOD])
+        self.assertEqual((tests, asked), ([MACHINE, GOOD], ["all"]), "no task runs where a CPU stands still")
+        for beside in (OTHER, COMPLAINT, Test("machine: last-level caches", FAILED),
                        Test("console: possible circular locking", FAILED)):
             tests, asked, _ = self.look([lost, beside])
             self.assertEqual((tests, asked), ([lost, beside], []))
