@@ -229,8 +229,9 @@ TEST_F_TIMEOUT(balance, headroom, 300)
 		       overloaded[protected]);
 	}
 	hogs_stop(&hogs);
-	EXPECT_LT(held[0], overloaded[0]);
 	EXPECT_LT(overloaded[1], held[1]);
+	/* Much rarer than without; how often the balancer asks is by the host's load. */
+	EXPECT_LT(4 * overloaded[1] * held[0], overloaded[0] * held[1]);
 	free(side);
 }
 
