@@ -126,7 +126,18 @@ static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, s64 *spell)
 	*spell = active ? lasted : -lasted;
 	return true;
 }
+
+/* Does the idle clock show what it does for sure, and not only what ticks have seen? */
+static inline bool steer_idle_clock_exact(void)
+{
+	return tick_nohz_active;
+}
 #else
+static inline bool steer_idle_clock_exact(void)
+{
+	return false;
+}
+
 static inline bool steer_tickless_idle(int cpu, u64 now, u64 *idle, s64 *spell)
 {
 	return false;

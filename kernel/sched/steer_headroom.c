@@ -44,8 +44,8 @@
  * CPU, whatever the other thread of the core does, and so does a CPU that core
  * scheduling forces to be idle. The clock is that of tickless idle, which is
  * exact; where there is none, ticks are counted. It is in one line of the cache of its
- * CPU (<linux/sched/steer_tick.h>), and however many pools there are, who looks within a
- * quarter of a millisecond after another one need not read it: their periods begin together.
+ * CPU (<linux/sched/steer_tick.h>), which all timers of a CPU read once: their periods begin
+ * together.
  *
  * To read those of all CPUs is most of what the controller takes. At the end of a period it
  * has to. In between it only wants to know whether idle time is exhausted, which it is not if
@@ -56,7 +56,8 @@
  * idle without a break, or as it was since it was read last, less the time before. And it was
  * not while it has been busy without a break. Only what is idle by the first ends the look, and
  * only what is not by the second is exhausted. Where they do not tell, all have been read, and
- * the next look will: 10 ms later.
+ * the next look will: 10 ms later, unless the period ends before. Ticks do not tell such
+ * bounds; where they are the clock, all are read each time.
  *
  * The controller
  * --------------
@@ -276,9 +277,6 @@
 /* What such a grant costs the floor at most: a tick may be late by one. */
 #define STEER_FLOOR_COST	(STEER_GRANT_FLOOR + TICK_NSEC)
 
-/* Idle clocks that are not older need not be read again. */
-#define STEER_IDLE_FRESH	((u64)NSEC_PER_MSEC / 4)
-
 /* Entities of a queue that are looked at for one that is protected. */
 #define STEER_INSTEAD_MOST	4
 
@@ -304,26 +302,16 @@
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_headroom_key, HZ);
 
-/**
- * struct steer_clock - a CPU's idle clock, as it was read last
- * @read: when
- * @idle: the most that it showed
- * @spell: for how long the CPU had been idle without a break; negative: not been idle
- * @active: pools that may use this CPU, and are about to take more or less, by how far down
- *	in the tree their groups are; the last is for all that are further
- *
- * Two readers at a time may mix their values, which differ by as little as the
- * times do. But it does not go back, for either of them.
+/*
+ * Pools that may use a CPU, and are about to take more or less, by how far down in the tree their
+ * groups are; the last is for all that are further.
  */
-struct steer_clock {
-	atomic64_t read;
-	atomic64_t idle;
-	atomic64_t spell;
-	atomic_t active[STEER_DEPTHS];
+struct steer_active {
+	atomic_t pools[STEER_DEPTHS];
 };
 
-/* In lines that readers write, and not each CPU. */
-static DEFINE_PER_CPU_ALIGNED(struct steer_clock, steer_clock);
+/* In lines that timers write, and not each CPU. */
+static DEFINE_PER_CPU_ALIGNED(struct steer_active, steer_active);
 
 /**
  * struct steer_line - a CPU's part of a pool; under the rq lock
@@ -378,26 +366,6 @@ static DEFINE_PER_CPU(unsigned int, steer_timers);
 
 /* Those of them that give out budgets in parts. A timer may run elsewhere for a while. */
 static DEFINE_PER_CPU(atomic_t, steer_pacing);
-
-static u64 steer_idle_ns(int cpu, u64 now, s64 *spell)
-{
-	struct steer_clock *clock = per_cpu_ptr(&steer_clock, cpu);
-	s64 age = now - atomic64_read_acquire(&clock->read);
-	s64 idle = atomic64_read(&clock->idle), shown;
-
-	if (age <= (s64)STEER_IDLE_FRESH) {
-		*spell = atomic64_read(&clock->spell);
-		return idle;
-	}
-	shown = steer_idle_clock(cpu, now, spell);
-	while (shown > idle) {
-		if (atomic64_try_cmpxchg(&clock->idle, &idle, shown))
-			idle = shown;
-	}
-	atomic64_set(&clock->spell, *spell);
-	atomic64_set_release(&clock->read, now);
-	return idle;
-}
 
 /* Where queues of a group, which may have no headroom, draw runtime on a CPU */
 static struct steer_pool *steer_headroom_pool(struct steer_headroom *hr, int cpu)
@@ -1528,25 +1496,17 @@ struct steer_view {
 	struct steer_shares shares;
 };
 
-/* What the idle clock of a CPU shows, which is kept for the next time */
-static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, s64 *spell)
+/* Adds how long a CPU was idle in the window that ends now, as far as it can be told. */
+static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, u64 window,
+			   struct steer_bounds *idle)
 {
-	struct steer_seen *seen = &pool->seen[cpu];
-
-	seen->at = now;
-	seen->idle_ns = steer_idle_ns(cpu, now, spell);
-	return seen->idle_ns;
-}
-
-/* Adds how long a CPU was idle since the last look, as far as it can be told. */
-static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, struct steer_bounds *idle)
-{
-	struct steer_seen before = pool->seen[cpu];
+	struct steer_seen *seen = &pool->seen[cpu], before = *seen;
 	s64 spell;
-	u64 shown = steer_pool_read(pool, cpu, now, &spell);
 
-	steer_headroom_idle_within(idle, shown - before.idle_ns, now - before.at, spell,
-				   now - pool->checked);
+	*seen = (struct steer_seen){ .at = now, .idle_ns = steer_idle_clock(cpu, now, &spell) };
+	/* One that is about to come online shows, for a moment, that it was idle since it went. */
+	steer_headroom_idle_within(idle, max((s64)(seen->idle_ns - before.idle_ns), 0LL),
+				   now - before.at, spell, window);
 }
 
 /* The sum of the idle clocks of all CPUs that are online */
@@ -1556,8 +1516,13 @@ static u64 steer_pool_see_all(struct steer_pool *pool, u64 now)
 	s64 spell;
 	int cpu;
 
-	for_each_cpu(cpu, pool->online)
-		sum += steer_pool_read(pool, cpu, now, &spell);
+	for_each_cpu(cpu, pool->online) {
+		struct steer_seen *seen = &pool->seen[cpu];
+
+		*seen = (struct steer_seen){ .at = now,
+					     .idle_ns = steer_idle_clock(cpu, now, &spell) };
+		sum += seen->idle_ns;
+	}
 	return sum;
 }
 
@@ -1597,7 +1562,7 @@ static void steer_pool_meet(struct steer_pool *pool, struct steer_view *view)
 		unsigned int active = 0;
 
 		for (unsigned int level = 0; level < STEER_DEPTHS; level++) {
-			active += atomic_read(&per_cpu(steer_clock, cpu).active[level]);
+			active += atomic_read(&per_cpu(steer_active, cpu).pools[level]);
 			if (level == depth)
 				above = max(above, active);
 		}
@@ -1647,7 +1612,7 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 	pool->counted = active;
 	atomic_add(delta, &pool->arena->active);
 	for_each_cpu(cpu, pool->cpus)
-		atomic_add(delta, &per_cpu(steer_clock, cpu).active[depth]);
+		atomic_add(delta, &per_cpu(steer_active, cpu).pools[depth]);
 }
 
 /*
@@ -1825,18 +1790,20 @@ static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 }
 
 /*
- * The most that may have been idle since the last look, or, if it is known to have been
- * @enough, a part of it that is as much.
+ * The most that may have been idle in the window since the last look, or, if it is known to
+ * have been @enough, a part of it that is as much.
  */
-static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 enough)
+static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 window, u64 enough)
 {
 	int cpu, next = sched_smt_active() ? pool->next_core : pool->next_cpu;
 	struct steer_bounds idle = { };
 
+	if (!steer_idle_clock_exact())
+		enough = U64_MAX;
 	for_each_cpu_wrap(cpu, pool->measured, next) {
 		if (idle.least >= enough)
 			break;
-		steer_pool_see(pool, cpu, now, &idle);
+		steer_pool_see(pool, cpu, now, window, &idle);
 	}
 	return idle.most;
 }
@@ -1848,15 +1815,14 @@ static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 enough)
 static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 {
 	unsigned int halved = pool->halved;
-	u64 capacity, enough;
+	u64 window = now - pool->checked, capacity, enough, idle;
 
 	cpumask_and(pool->online, pool->measured, cpu_online_mask);
 	if (cpumask_equal(pool->online, pool->measured)) {
-		capacity = (now - pool->checked) * cpumask_weight(pool->measured);
+		capacity = window * cpumask_weight(pool->measured);
 		enough = halved ? U64_MAX : steer_headroom_scarce(capacity, pool->demand);
-		halved = steer_headroom_halvings(halved, capacity,
-						 steer_pool_idle(pool, now, enough),
-						 pool->demand);
+		idle = steer_pool_idle(pool, now, window, enough);
+		halved = steer_headroom_halvings(halved, capacity, idle, pool->demand);
 	}
 	pool->checked = now;
 	/* A timer that is late is not so again and again. */
