@@ -279,6 +279,9 @@
 /* What such a grant costs the floor at most: a tick may be late by one. */
 #define STEER_FLOOR_COST	(STEER_GRANT_FLOOR + TICK_NSEC)
 
+/* Clocks that were all read within that time belong together. */
+#define STEER_LOOK_LONGEST	((u64)NSEC_PER_MSEC / 4)
+
 /* Entities of a queue that are looked at for one that is protected. */
 #define STEER_INSTEAD_MOST	4
 
@@ -1784,10 +1787,13 @@ static void steer_pool_refill(struct steer_pool *pool, u64 now)
 								pool->given + due));
 }
 
-/* The first look is due. Where there is no demand, there will be none. */
+/*
+ * All clocks have been read, since @now. The first look is due. Where there is no demand, there
+ * will be none.
+ */
 static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 {
-	pool->checked = now;
+	pool->checked = ktime_get_ns();
 	pool->next_check = pool->account.binding ? now + STEER_CHECK : U64_MAX;
 }
 
@@ -1834,9 +1840,15 @@ static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 		idle = steer_pool_idle(pool, now, window, enough);
 		halved = steer_headroom_halvings(halved, capacity, idle, pool->demand);
 	}
-	pool->checked = now;
+	/*
+	 * Where a virtual CPU stood still meanwhile, nobody knows when each clock was read, but that
+	 * all were by now.
+	 */
+	pool->checked = ktime_get_ns();
+	if (pool->checked - now > STEER_LOOK_LONGEST)
+		halved = pool->halved;
 	/* A timer that is late is not so again and again. */
-	pool->next_check = max(pool->next_check + STEER_CHECK, now + STEER_PART / 2);
+	pool->next_check = max(pool->next_check + STEER_CHECK, now + STEER_PART);
 	return halved;
 }
 
@@ -1979,7 +1991,7 @@ static enum hrtimer_restart steer_pool_timer(struct hrtimer *timer)
 	WRITE_ONCE(pool->ran_on, smp_processor_id());
 	if (update)
 		steer_pool_look(pool, now, &view);
-	else if (now >= pool->next_check)
+	else if (now + STEER_PART / 2 >= pool->next_check)
 		halved = steer_pool_check(pool, now);
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
