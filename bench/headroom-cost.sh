@@ -5,6 +5,8 @@
 # `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
 # With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs. With parents=N the
 # groups are those of N parents in turn, and each parent has a group that demands 30 %; groups=0 leaves them idle.
+# In that group main=COMMAND runs, or nothing. For a service that needs two fifths of the machine:
+#   make lab TOPO=zen CMD="main='serve --load 40:9 --capacity '\$(serve --calibrate); $(cat bench/headroom-cost.sh)"
 # "Took" is what timers do before they look for CPUs to interrupt: clocks, arithmetic, the pool's lock. They measure it
 # themselves, so that it has no event in it. With decisions=1 there is also the time until their first interrupt, with
 # what the events take, of which there is one more for each interrupt then.
@@ -22,7 +24,7 @@ while [ $i -lt "$parents" ]; do
 	echo +cpu > $cgroup/p$i/cgroup.subtree_control
 	mkdir $cgroup/p$i/main
 	[ "$groups" != 0 ] || mkdir $cgroup/p$i/side
-	(echo 0 > $cgroup/p$i/main/cgroup.procs; exec sleep 1000) &
+	(echo 0 > $cgroup/p$i/main/cgroup.procs; exec ${main:-sleep 1000} > /dev/null) &
 	i=$((i + 1))
 done
 i=0
