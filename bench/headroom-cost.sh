@@ -24,7 +24,7 @@ while [ $i -lt "$parents" ]; do
 	echo +cpu > $cgroup/p$i/cgroup.subtree_control
 	mkdir $cgroup/p$i/main
 	[ "$groups" != 0 ] || mkdir $cgroup/p$i/side
-	(echo 0 > $cgroup/p$i/main/cgroup.procs; exec ${main:-sleep 1000} > /dev/null) &
+	(echo 0 > $cgroup/p$i/main/cgroup.procs; [ -z "$main" ] || read -r _ < /tmp/go || :; exec ${main:-sleep 1000} > /dev/null) &
 	i=$((i + 1))
 done
 i=0
@@ -32,13 +32,13 @@ while [ $i -lt "$groups" ]; do
 	side=$cgroup/p$((i % parents))/side$i
 	mkdir $side
 	[ $limit = headroom ] || echo $(($(nproc) * 70000 / groups)) 100000 > $side/cpu.max
-	# A loop begins when the pipe is opened for writing.
+	# A loop begins when the pipe is opened for writing, and so does what is in front of it.
 	(echo 0 > $side/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
 	i=$((i + 1))
 done
 sleep 0.2
 for file in $cgroup/p*/main/cpu.headroom; do [ $limit = max ] || echo 30 > "$file"; done
-[ "$groups" = 0 ] || : > /tmp/go
+[ "$groups$main" = 0 ] || : > /tmp/go
 sleep 0.3
 for event in timer/hrtimer_expire_entry timer/hrtimer_expire_exit csd/csd_function_entry csd/csd_function_exit \
 	${decisions:+csd/csd_queue_cpu} ${waits:+lock/contention_begin lock/contention_end} steer/steer_headroom_update; do
