@@ -32,7 +32,7 @@ while [ $i -lt "$groups" ]; do
 	side=$cgroup/p$((i % parents))/side$i
 	mkdir $side
 	[ $limit = headroom ] || echo $(($(nproc) * 70000 / groups)) 100000 > $side/cpu.max
-	# A loop begins when the pipe is opened for writing, and so does what is in front of it.
+	# A loop begins when the pipe is opened for writing, and so does "main".
 	(echo 0 > $side/cgroup.procs; read -r _ < /tmp/go || while :; do :; done) &
 	i=$((i + 1))
 done
