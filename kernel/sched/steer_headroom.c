@@ -1841,8 +1841,8 @@ static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 		halved = steer_headroom_halvings(halved, capacity, idle, pool->demand);
 	}
 	/*
-	 * Where a virtual CPU stood still meanwhile, nobody knows when each clock was read, but that
-	 * all were by now.
+	 * Where a virtual CPU stood still meanwhile, nobody knows when each clock was read, but
+	 * that all were by now.
 	 */
 	pool->checked = ktime_get_ns();
 	if (pool->checked - now > STEER_LOOK_LONGEST)
