@@ -319,6 +319,9 @@ struct steer_active {
 /* In lines that timers write, and not each CPU. */
 static DEFINE_PER_CPU_ALIGNED(struct steer_active, steer_active);
 
+/* All of them, on whatever CPUs */
+static atomic_t steer_active_pools;
+
 /**
  * struct steer_line - a CPU's part of a pool; under the rq lock
  * @tally: of what queues of the CPU drew. The pool's timer reads it without the lock, so it is
@@ -1569,10 +1572,12 @@ static unsigned int steer_pool_depth(const struct steer_pool *pool)
 static void steer_pool_meet(struct steer_pool *pool, struct steer_view *view)
 {
 	unsigned int near = atomic_read(&pool->arena->active), depth = steer_pool_depth(pool);
-	unsigned int all = 0, above = 0;
+	unsigned int all = pool->counted, above = pool->counted;
+	bool alone = atomic_read(&steer_active_pools) == pool->counted;
 	int cpu;
 
-	for_each_cpu(cpu, pool->online) {
+	/* Mostly it is with none, and then nothing is to be read of any CPU. */
+	for_each_cpu(cpu, alone ? cpu_none_mask : pool->online) {
 		unsigned int active = 0;
 
 		for (unsigned int level = 0; level < STEER_DEPTHS; level++) {
@@ -1621,6 +1626,7 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 		return;
 	pool->counted = active;
 	atomic_add(delta, &pool->arena->active);
+	atomic_add(delta, &steer_active_pools);
 	for_each_cpu(cpu, pool->cpus)
 		atomic_add(delta, &per_cpu(steer_active, cpu).pools[depth]);
 }
