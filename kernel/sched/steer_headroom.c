@@ -53,7 +53,8 @@
  * same order, as a CPU that was read in the last look tells the most: the timer's own node
  * first, which is the cheapest, and at least three CPUs in eight. They have half as much again
  * as is looked for if the demand is met, and mostly enough then; where only a quarter is read,
- * by chance every third look has too little. How long a CPU was idle in the last 10 ms is not
+ * by chance every third look has too little. While a part of the budget is withheld, it reads
+ * all, to see when the demand is idle again. How long a CPU was idle in the last 10 ms is not
  * known if it was not read as they began, but for two bounds. It was as long as it has been
  * idle without a break, or as it was since it was read last, less the time before. And it was
  * not while it has been busy without a break. Only what is idle by the first ends the look, and
@@ -1501,16 +1502,26 @@ struct steer_view {
 	struct steer_shares shares;
 };
 
+/* What the idle clock of a CPU shows, which is kept for the next time */
+static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, s64 *spell)
+{
+	struct steer_seen *seen = &pool->seen[cpu];
+
+	seen->at = now;
+	seen->idle_ns = steer_idle_clock(cpu, now, spell);
+	return seen->idle_ns;
+}
+
 /* Adds how long a CPU was idle in the window that ends now, as far as it can be told. */
 static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, u64 window,
 			   struct steer_bounds *idle)
 {
-	struct steer_seen *seen = &pool->seen[cpu], before = *seen;
+	struct steer_seen before = pool->seen[cpu];
 	s64 spell;
+	u64 shown = steer_pool_read(pool, cpu, now, &spell);
 
-	*seen = (struct steer_seen){ .at = now, .idle_ns = steer_idle_clock(cpu, now, &spell) };
 	/* One that is about to come online shows, for a moment, that it was idle since it went. */
-	steer_headroom_idle_within(idle, max((s64)(seen->idle_ns - before.idle_ns), 0LL),
+	steer_headroom_idle_within(idle, max((s64)(shown - before.idle_ns), 0LL),
 				   now - before.at, spell, window);
 }
 
@@ -1521,13 +1532,8 @@ static u64 steer_pool_see_all(struct steer_pool *pool, u64 now)
 	s64 spell;
 	int cpu;
 
-	for_each_cpu(cpu, pool->online) {
-		struct steer_seen *seen = &pool->seen[cpu];
-
-		*seen = (struct steer_seen){ .at = now,
-					     .idle_ns = steer_idle_clock(cpu, now, &spell) };
-		sum += seen->idle_ns;
-	}
+	for_each_cpu(cpu, pool->online)
+		sum += steer_pool_read(pool, cpu, now, &spell);
 	return sum;
 }
 
