@@ -247,7 +247,7 @@ class TableTest(unittest.TestCase):
     def test_header_says_what_each_boot_ran_on(self):
         boots = [Boot(name, overhead.VARIANTS.get(name, "lab"), (Case("tree", ELSEWHERE, 10, 0),))
                  for name in (PRISTINE, "trees")]
-        run = overhead.Run(QUICK, boots, 1, Path("x"), "x", True)
+        run = overhead.Run(QUICK, boots, 1, Path("x"), "x", True, 3)
         with tempfile.TemporaryDirectory() as build:
             target = mock.Mock(out=mock.Mock(return_value=Path(build)))
             (Path(build) / "System.map").write_text("")
@@ -255,11 +255,12 @@ class TableTest(unittest.TestCase):
             for boot in boots:
                 result = lab.LabResult(f"@kernel of-{boot.name}\n@case 0\n@ops tree 10 3 0\n@done\n", 0, marks, {}, 1)
                 with mock.patch.object(run, "target", target), mock.patch.object(overhead.kbuild, "build"), \
-                        mock.patch.object(lab, "run_script", return_value=result):
+                        mock.patch.object(lab, "run_script", return_value=result) as run_script:
                     run.run_boot(boot)
+                self.assertEqual(run_script.call_args.args[0].seed, 3)
         self.assertEqual(run.results.environment["boots"], {
-            PRISTINE: {"variant": "lab-pristine", "kernel": f"of-{PRISTINE}", "seed": 1},
-            "trees": {"variant": "lab", "kernel": "of-trees", "seed": 1}})
+            PRISTINE: {"variant": "lab-pristine", "kernel": f"of-{PRISTINE}", "seed": 3},
+            "trees": {"variant": "lab", "kernel": "of-trees", "seed": 3}})
 
     def test_spread(self):
         self.assertEqual(overhead.spread([99, 100, 101]), 2)

@@ -240,9 +240,12 @@ class Counts(unittest.TestCase):
     def test_what_fails_is_counted_again(self) -> None:
         for second, status in ((counts(), {"passed"}), (counts(pack=481.0), {"passed", "failed"})):
             reports = [{"rows": counts(pack=481.0)}, {"rows": second}]
-            with mock.patch.object(regression, "measure", side_effect=reports), \
+            with mock.patch.object(regression, "measure", side_effect=reports) as measure, \
                     contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual({test.status for test in regression.run_counts(Target())}, status)
+            # With the same random numbers, the machine would only do the same again.
+            self.assertEqual([call.args[-2:] for call in measure.call_args_list],
+                             [regression.COUNTED[-2:], ("--seed", "2")])
 
     def test_step(self) -> None:
         """What the program wrote is judged, and not what an earlier run left."""
