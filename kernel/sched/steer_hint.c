@@ -1041,7 +1041,7 @@ static void steer_wake_account(struct task_struct *p, u32 hint, int wake,
 }
 
 /* Words that have no say at a wakeup, but a reason for having had no effect. */
-static void steer_account_inert(struct task_struct *p, u32 hint)
+static __always_inline void steer_account_inert(struct task_struct *p, u32 hint)
 {
 	if ((hint & STEER_SLICE) && p->se.custom_slice)
 		steer_count(p, STEER_NR_SLICE_CUSTOM);
