@@ -53,8 +53,8 @@
  * same order, as a CPU that was read in the last look tells the most: the timer's own node
  * first, which is the cheapest, and at least three CPUs in eight. They have half as much again
  * as is looked for if the demand is met, and mostly enough then; where only a quarter is read,
- * by chance every third look has too little. While a part of the budget is withheld, it reads
- * all, to see when the demand is idle again. How long a CPU was idle in the last 10 ms is not
+ * by chance every third look has too little. And while a part of the budget is withheld, it
+ * reads all, to see when the demand is idle again. How long a CPU was idle in the last 10 ms is not
  * known if it was not read as they began, but for two bounds. It was as long as it has been
  * idle without a break, or as it was since it was read last, less the time before. And it was
  * not while it has been busy without a break. Only what is idle by the first ends the look, and
@@ -280,7 +280,7 @@
 /* What such a grant costs the floor at most: a tick may be late by one. */
 #define STEER_FLOOR_COST	(STEER_GRANT_FLOOR + TICK_NSEC)
 
-/* Clocks that were all read within that time belong together. */
+/* Clocks that were all read within that time, and a microsecond for each, belong together. */
 #define STEER_LOOK_LONGEST	((u64)NSEC_PER_MSEC / 4)
 
 /* Entities of a queue that are looked at for one that is protected. */
@@ -318,6 +318,9 @@ struct steer_active {
 
 /* In lines that timers write, and not each CPU. */
 static DEFINE_PER_CPU_ALIGNED(struct steer_active, steer_active);
+
+/* All of them, on whatever CPUs */
+static atomic_t steer_active_pools;
 
 /**
  * struct steer_line - a CPU's part of a pool; under the rq lock
@@ -1502,39 +1505,42 @@ struct steer_view {
 	struct steer_shares shares;
 };
 
-/* What the idle clock of a CPU shows, which is kept for the next time */
+/* For how long was a CPU idle since its clock was read last? */
 static u64 steer_pool_read(struct steer_pool *pool, int cpu, u64 now, s64 *spell)
 {
 	struct steer_seen *seen = &pool->seen[cpu];
+	u64 before = seen->idle_ns, idle;
 
-	seen->at = now;
-	seen->idle_ns = steer_idle_clock(cpu, now, spell);
-	return seen->idle_ns;
+	*seen = (struct steer_seen){ .at = now, .idle_ns = steer_idle_clock(cpu, now, spell) };
+	/* One that is about to come online shows, for a moment, that it was idle since it went. */
+	idle = max((s64)(seen->idle_ns - before), 0LL);
+	pool->idle_ns += idle;
+	return idle;
 }
 
 /* Adds how long a CPU was idle in the window that ends now, as far as it can be told. */
 static void steer_pool_see(struct steer_pool *pool, int cpu, u64 now, u64 window,
-			   struct steer_bounds *idle)
+			   struct steer_bounds *sum)
 {
-	struct steer_seen before = pool->seen[cpu];
+	u64 since = now - pool->seen[cpu].at, idle;
 	s64 spell;
-	u64 shown = steer_pool_read(pool, cpu, now, &spell);
 
-	/* One that is about to come online shows, for a moment, that it was idle since it went. */
-	steer_headroom_idle_within(idle, max((s64)(shown - before.idle_ns), 0LL),
-				   now - before.at, spell, window);
+	idle = steer_pool_read(pool, cpu, now, &spell);
+	steer_headroom_idle_within(sum, idle, since, spell, window);
 }
 
-/* The sum of the idle clocks of all CPUs that are online */
+/* What all CPUs that are online were idle in the period that ends */
 static u64 steer_pool_see_all(struct steer_pool *pool, u64 now)
 {
-	u64 sum = 0;
+	u64 idle;
 	s64 spell;
 	int cpu;
 
 	for_each_cpu(cpu, pool->online)
-		sum += steer_pool_read(pool, cpu, now, &spell);
-	return sum;
+		steer_pool_read(pool, cpu, now, &spell);
+	idle = pool->idle_ns;
+	pool->idle_ns = 0;
+	return idle;
 }
 
 /*
@@ -1566,10 +1572,12 @@ static unsigned int steer_pool_depth(const struct steer_pool *pool)
 static void steer_pool_meet(struct steer_pool *pool, struct steer_view *view)
 {
 	unsigned int near = atomic_read(&pool->arena->active), depth = steer_pool_depth(pool);
-	unsigned int all = 0, above = 0;
+	unsigned int all = pool->counted, above = pool->counted;
+	bool alone = atomic_read(&steer_active_pools) == pool->counted;
 	int cpu;
 
-	for_each_cpu(cpu, pool->online) {
+	/* Mostly it is with none, and then nothing is to be read of any CPU. */
+	for_each_cpu(cpu, alone ? cpu_none_mask : pool->online) {
 		unsigned int active = 0;
 
 		for (unsigned int level = 0; level < STEER_DEPTHS; level++) {
@@ -1585,18 +1593,14 @@ static void steer_pool_meet(struct steer_pool *pool, struct steer_view *view)
 
 static void steer_pool_look(struct steer_pool *pool, u64 now, struct steer_view *view)
 {
-	u64 sum;
-
 	view->now = now;
 	rcu_read_lock();
 	view->most = steer_arena_search(pool->arena, pool->request, STEER_SEARCH_MOST);
 	rcu_read_unlock();
 
 	cpumask_and(pool->online, pool->cpus, cpu_online_mask);
-	sum = steer_pool_see_all(pool, now);
+	view->idle_ns = steer_pool_see_all(pool, now);
 	steer_pool_meet(pool, view);
-	view->idle_ns = sum - pool->idle_ns;
-	pool->idle_ns = sum;
 	view->same = cpumask_equal(pool->online, pool->measured);
 	view->cpus = cpumask_weight(pool->measured);
 	cpumask_copy(pool->measured, pool->online);
@@ -1622,6 +1626,7 @@ static void steer_pool_count(struct steer_pool *pool, bool active)
 		return;
 	pool->counted = active;
 	atomic_add(delta, &pool->arena->active);
+	atomic_add(delta, &steer_active_pools);
 	for_each_cpu(cpu, pool->cpus)
 		atomic_add(delta, &per_cpu(steer_active, cpu).pools[depth]);
 }
@@ -1794,27 +1799,35 @@ static void steer_pool_refill(struct steer_pool *pool, u64 now)
 }
 
 /*
- * All clocks have been read, since @now. The first look is due. Where there is no demand, there
+ * The look after the one that was due. Who was late is not so again and again, and does not judge
+ * a moment.
+ */
+static u64 steer_pool_next_check(const struct steer_pool *pool, u64 due)
+{
+	return max(due + STEER_CHECK, pool->checked + STEER_PART);
+}
+
+/*
+ * All clocks have been read, since @now. When is the first look? Where there is no demand, there
  * will be none.
  */
 static void steer_pool_check_from(struct steer_pool *pool, u64 now)
 {
 	pool->checked = ktime_get_ns();
-	pool->next_check = pool->account.binding ? now + STEER_CHECK : U64_MAX;
+	pool->next_check = pool->account.binding ? steer_pool_next_check(pool, now) : U64_MAX;
 }
 
 /*
- * The most that may have been idle in the window since the last look, or, if it is known to
- * have been @enough, a part of it that is as much.
+ * What was idle in the window since the last look, or, if it is known to have been @enough, a
+ * part of it that is as much.
  */
-static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 window, u64 enough)
+static struct steer_bounds steer_pool_idle(struct steer_pool *pool, u64 now, u64 window,
+					   u64 enough)
 {
 	unsigned int always = cpumask_weight(pool->measured) * 3 / 8, read = 0;
 	const struct cpumask *near = cpumask_of_node(numa_node_id());
 	struct steer_bounds idle = { };
 
-	if (!steer_idle_clock_exact())
-		enough = U64_MAX;
 	for (int far = 0; far <= 1; far++) {
 		int cpu;
 
@@ -1822,11 +1835,11 @@ static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 window, u64 eno
 			if (cpumask_test_cpu(cpu, near) == far)
 				continue;
 			if (read++ >= always && idle.least >= enough)
-				return idle.most;
+				return idle;
 			steer_pool_see(pool, cpu, now, window, &idle);
 		}
 	}
-	return idle.most;
+	return idle;
 }
 
 /*
@@ -1835,13 +1848,16 @@ static u64 steer_pool_idle(struct steer_pool *pool, u64 now, u64 window, u64 eno
  */
 static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 {
-	unsigned int halved = pool->halved;
-	u64 window = now - pool->checked, capacity, enough, idle;
+	unsigned int halved = pool->halved, cpus = cpumask_weight(pool->measured);
+	u64 window = now - pool->checked, capacity = window * cpus, enough;
+	bool exact = steer_idle_clock_exact();
+	struct steer_bounds idle;
 
 	cpumask_and(pool->online, pool->measured, cpu_online_mask);
-	if (cpumask_equal(pool->online, pool->measured)) {
-		capacity = window * cpumask_weight(pool->measured);
-		enough = halved ? U64_MAX : steer_headroom_scarce(capacity, pool->demand);
+	/* In so short a time there may have been no tick. */
+	if (cpumask_equal(pool->online, pool->measured) &&
+	    (exact || window >= min_t(u64, TICK_NSEC, STEER_PART))) {
+		enough = !exact || halved ? U64_MAX : steer_headroom_scarce(capacity, pool->demand);
 		idle = steer_pool_idle(pool, now, window, enough);
 		halved = steer_headroom_halvings(halved, capacity, idle, pool->demand);
 	}
@@ -1850,10 +1866,9 @@ static unsigned int steer_pool_check(struct steer_pool *pool, u64 now)
 	 * that all were by now.
 	 */
 	pool->checked = ktime_get_ns();
-	if (pool->checked - now > STEER_LOOK_LONGEST)
+	if (pool->checked - now > STEER_LOOK_LONGEST + cpus * NSEC_PER_USEC)
 		halved = pool->halved;
-	/* A timer that is late is not so again and again. */
-	pool->next_check = max(pool->next_check + STEER_CHECK, now + STEER_PART);
+	pool->next_check = steer_pool_next_check(pool, pool->next_check);
 	return halved;
 }
 

@@ -111,7 +111,7 @@ struct steer_account {
 
 /**
  * struct steer_seen - a CPU's idle clock as a pool has read it last
- * @at: when that was
+ * @at: when that look began; it was over by @checked of the pool
  * @idle_ns: what it showed
  */
 struct steer_seen {
@@ -143,7 +143,7 @@ struct steer_seen {
  * @next_check: when to look whether idle time is exhausted; timer only
  * @checked: when that was done last, or the period began; timer only
  * @seen: the idle clock of each CPU of @measured, as it was read last; timer only
- * @idle_ns: the sum of them when the period began; timer only
+ * @idle_ns: what they have shown in this period; timer only
  * @measured: the CPUs of that sum
  * @online: as @measured, for the sum to come
  * @counted: it is among those that others share with; timer only

@@ -303,20 +303,20 @@ static inline u64 steer_headroom_budget(const struct steer_measure *m, s64 *trim
  * steer_headroom_halvings - how often is the rest of the budget halved?
  * @before: how often it was
  * @capacity: all CPU time since the last time that this was asked
- * @idle: what of it was idle
+ * @idle: what is known of how much of it was idle
  * @demand: idle share that is asked for, in hundredths of a percent
  *
  * A period is long for those who wait for a CPU. And what is noise is over soon.
  *
- * Return: once more where idle time is exhausted, once less where all of the demand
- * is idle.
+ * Return: once more where idle time is surely exhausted, once less where all of the demand
+ * surely is idle.
  */
 static inline unsigned int steer_headroom_halvings(unsigned int before, u64 capacity,
-						   u64 idle, unsigned int demand)
+						   struct steer_bounds idle, unsigned int demand)
 {
-	if (steer_headroom_exhausted(capacity, idle, demand))
+	if (steer_headroom_exhausted(capacity, idle.most, demand))
 		return before + 1;
-	return before - (before && idle >= steer_headroom_part(capacity, demand));
+	return before - (before && idle.least >= steer_headroom_part(capacity, demand));
 }
 
 /**

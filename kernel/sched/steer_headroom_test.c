@@ -277,14 +277,28 @@ static void due_test(struct kunit *test)
 /* Halved while hardly anything is idle, and given back step by step when enough is */
 static void halvings_test(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 0, 2000), 1);
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 4 * MS - 1, 2000), 4);
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 4 * MS, 2000), 3);
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 16 * MS - 1, 2000), 3);
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(3, 80 * MS, 16 * MS, 2000), 2);
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 80 * MS, 2000), 0);
+	/* of 80 ms, of which 16 are demanded */
+	static const struct {
+		unsigned int before, after;
+		u64 least, most;
+	} cases[] = {
+		{ 0, 1, 0, 0 }, { 3, 4, 4 * MS - 1, 4 * MS - 1 }, { 3, 3, 4 * MS, 4 * MS },
+		{ 3, 3, 16 * MS - 1, 16 * MS - 1 }, { 3, 2, 16 * MS, 16 * MS },
+		{ 0, 0, 80 * MS, 80 * MS },
+		/* neither is done for what may be so, only for what is */
+		{ 3, 3, 0, 4 * MS }, { 0, 0, 0, 80 * MS }, { 1, 1, 0, 80 * MS },
+		{ 3, 3, 16 * MS - 1, 80 * MS }, { 3, 2, 16 * MS, 80 * MS }, { 3, 4, 0, 4 * MS - 1 },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct steer_bounds idle = { cases[i].least, cases[i].most };
+
+		KUNIT_EXPECT_EQ_MSG(test, steer_headroom_halvings(cases[i].before, 80 * MS, idle,
+								  2000),
+				    cases[i].after, "case %d", i);
+	}
 	/* Without a demand there is nothing to lack. */
-	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, steer_headroom_halvings(0, 80 * MS, (struct steer_bounds){ }, 0), 0);
 }
 
 /* Also where the first and the last are one value, which the compiler knows here. */
@@ -312,6 +326,8 @@ static void idle_within_test(struct kunit *test)
 		/* and idle */
 		{ 40, 80, 4, 10, 4, 10 }, { 40, 80, 10, 10, 10, 10 }, { 40, 80, 30, 10, 10, 10 },
 		{ 74, 80, 2, 10, 4, 10 }, { 4, 10, 4, 10, 4, 4 },
+		/* read a moment before the window began */
+		{ 6, 11, 0, 10, 5, 6 }, { 6, 11, -5, 10, 5, 5 }, { 6, 11, 6, 10, 6, 6 },
 		/* never more than there is, whatever a clock shows */
 		{ 11, 10, 0, 10, 10, 10 }, { 90, 80, 0, 10, 10, 10 }, { 4, 0, 0, 0, 0, 0 },
 	};
