@@ -5,8 +5,9 @@
 # `groups` busy loops, each in a group of its own, beside a group that demands 30 %. Times are the machine's, in us.
 # With limit=max in front of it, the same for cpu.max: each group gets its part of 70 % of the CPUs. With parents=N the
 # groups are those of N parents in turn, and each parent has a group that demands 30 %; groups=0 leaves them idle.
-# In that group main=COMMAND runs, or nothing. For a service that needs two fifths of the machine:
-#   make lab TOPO=zen CMD="main='serve --load 40:9 --capacity '\$(serve --calibrate); $(cat bench/headroom-cost.sh)"
+# In that group main=COMMAND runs, or nothing. A service that needs two fifths of a smaller machine, in four minutes:
+#   make lab TOPO=1x1x4x2 CMD="groups=20; main='serve --load 40:9 --capacity '\$(serve --calibrate); $(cat bench/headroom-cost.sh)"
+# Most interrupts are then sent as its threads leave a core to what is held back, and not by the timer.
 # "Took" is what timers do before they look for CPUs to interrupt: clocks, arithmetic, the pool's lock. They measure it
 # themselves, so that it has no event in it. With decisions=1 there is also the time until their first interrupt, with
 # what the events take, of which there is one more for each interrupt then.
