@@ -22,7 +22,7 @@ from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged
 
 # Variant -> fragments on top of base and the architecture's; each may have one more for an architecture.
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "base": ("systemd",), "debug": ("debug",), "lint": ("lint",), "tickless": ("tickless",),
+    "base": ("systemd",), "debug": ("debug",), "rt": ("debug", "rt"), "lint": ("lint",), "tickless": ("tickless",),
     # The lab's machine, and the same with our code compiled out and without it.
     "lab": ("jump-label", "lab"), "lab-off": ("off", "jump-label", "lab"), "lab-pristine": ("jump-label", "lab"),
     # Objects only, to be compared.
