@@ -11,7 +11,6 @@ import argparse
 import datetime
 import json
 import re
-import shlex
 import statistics
 import sys
 import tempfile
@@ -425,8 +424,9 @@ class Run:
     """The suite being run."""
 
     def __init__(self, form: str, boots: Sequence[Boot], samples: int, path: Path, command: str, build: bool,
-                 seed: int = 1):
-        self.form, self.boots, self.path, self.build, self.seed = form, boots, path, build, seed
+                 seed: int = lab.Machine.seed):
+        self.form, self.boots, self.path, self.build = form, boots, path, build
+        self.machine = lab.machine_of(TOPOLOGY, cache=False, seed=seed)
         self.began = time.monotonic()
         self.counted: list[Counted] = []
         target = Target(Target.from_environment().kver, "arm64")
@@ -444,6 +444,8 @@ class Run:
             "commands": {f"{bench}/{load}": SUITE.bench(bench).shell(load, form)
                          for bench, load in dict.fromkeys((entry[0], entry[3]) for entry in expected)},
             "forced": [], "remarks": [], **provenance.header(build)}, expected=[list(entry) for entry in expected])
+        if seed != lab.Machine.seed:
+            self.remark(f"the command is without --seed {seed}, which only bench/overhead.py itself takes")
 
     def remark(self, text: str) -> None:
         if text not in self.results.environment["remarks"]:
@@ -452,11 +454,10 @@ class Run:
     def run_boot(self, boot: Boot) -> None:
         kernel = kbuild.build(self.target, boot.variant) if self.build else kbuild.image(self.target, boot.variant)
         system_map = (self.target.out(boot.variant) / "System.map").read_text(encoding="utf-8")
-        machine = lab.machine_of(TOPOLOGY, cache=False, seed=self.seed)
         with tempfile.NamedTemporaryFile("w", suffix=".functions") as functions:
             functions.write(lab.function_ranges(system_map, watched(system_map)))
             functions.flush()
-            result = lab.run_script(machine, script(boot, self.form), ["lab-ops"], kernel=kernel, append=APPEND,
+            result = lab.run_script(self.machine, script(boot, self.form), ["lab-ops"], kernel=kernel, append=APPEND,
                                     timeout=3600, what=f"{boot.name}, {len(boot.cases)} runs",
                                     functions=Path(functions.name))
         said = read_output(result.output)
@@ -470,7 +471,7 @@ class Run:
         if boot.variant == "lab":
             header["kernel"] = said.kernel
         header["machines"][TOPOLOGY] = json.loads(json.dumps(scrub(dict(result.environment)), default=str))
-        header["boots"][boot.name] = {"variant": boot.variant, "kernel": said.kernel, "seed": machine.seed}
+        header["boots"][boot.name] = {"variant": boot.variant, "kernel": said.kernel, "seed": self.machine.seed}
         self.results.counters += [{"bench": "all", "topology": TOPOLOGY, "config": config, "load": 0, "counters": found}
                                   for config, found in said.counters.items()]
         self.results.rows = rows_of(self.counted)
@@ -497,23 +498,19 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help="unused and only these, separated by commas; with off or unused, pristine, too")
     parser.add_argument("--benches", default="", help="only these, separated by commas")
     parser.add_argument("--samples", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=1, metavar="N",
+    parser.add_argument("--seed", type=int, default=lab.Machine.seed, metavar="N",
                         help="of random numbers: with another one the machine is in other states as it is counted")
     parser.add_argument("--no-build", action="store_true", help="take the kernels that are there")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args(argv)
     if arguments.samples < 0:
         raise Fail(f"SAMPLES={arguments.samples} is not a number of runs")
-    if arguments.seed < 0:
-        raise Fail(f"--seed {arguments.seed}: a seed is 0 or a positive number")
     form = QUICK if arguments.quick else FULL
     samples = arguments.samples or SUITE.samples[form]
     boots = plan(form, *select(form, words_of(arguments.configs), words_of(arguments.benches)), samples)
     arguments.out.mkdir(parents=True, exist_ok=True)
     command = make_command(argparse.Namespace(**vars(arguments), suite=SUITE.name, topology="", where="lab", loads="",
                                               cost=[]))
-    if arguments.seed != parser.get_default("seed"):
-        command = shlex.join(["bench/overhead.py", *(sys.argv[1:] if argv is None else argv)])
     run = Run(form, boots, samples, arguments.out / "overhead.json", command, not arguments.no_build, arguments.seed)
     run.run()
     text = text_of(run.results, run.counted)

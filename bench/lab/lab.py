@@ -80,6 +80,10 @@ class Machine:
     memory: int = MEMORY
     seed: int = 1
 
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise Fail(f"SEED={self.seed}: a seed is 0 or a positive number")
+
     def plugin_options(self) -> dict[str, int]:
         topology = self.topology
         result = {"nodes": topology.nodes, "llcs": topology.llcs, "cores": topology.cores,
@@ -414,7 +418,7 @@ def main() -> int:
     parser.add_argument("--no-cache-model", action="store_true", help="instructions alone take time")
     parser.add_argument("--quantum", type=int, default=QUANTUM_NS, metavar="NS", help="step of virtual time")
     parser.add_argument("--memory", type=int, default=MEMORY, metavar="MIB")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of random numbers, such as for addresses")
+    parser.add_argument("--seed", type=int, default=Machine.seed, metavar="N", help="of random numbers, such as for addresses")
     parser.add_argument("--programs", default="", help="names, separated by commas (default: those in the command)")
     parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="more kernel parameters")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds of the host")
@@ -425,8 +429,6 @@ def main() -> int:
     arguments = parser.parse_args()
     machine = machine_of(arguments.topology, arguments.cost, quantum_ns=arguments.quantum,
                          cache=not arguments.no_cache_model, memory=arguments.memory, seed=arguments.seed)
-    if arguments.seed < 0:
-        raise Fail(f"SEED={arguments.seed}: a seed is 0 or a positive number")
     script = arguments.command[0] if len(arguments.command) == 1 else shlex.join(arguments.command)
     programs = arguments.programs.split(",") if arguments.programs else \
         known_programs() if arguments.shell else programs_in(script)

@@ -261,6 +261,9 @@ class TableTest(unittest.TestCase):
         self.assertEqual(run.results.environment["boots"], {
             PRISTINE: {"variant": "lab-pristine", "kernel": f"of-{PRISTINE}", "seed": 3},
             "trees": {"variant": "lab", "kernel": "of-trees", "seed": 3}})
+        # 'make bench' has no such choice.
+        self.assertIn("--seed 3", "".join(run.results.environment["remarks"]))
+        self.assertEqual(overhead.Run(QUICK, boots, 1, Path("x"), "x", True).results.environment["remarks"], [])
 
     def test_spread(self):
         self.assertEqual(overhead.spread([99, 100, 101]), 2)
