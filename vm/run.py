@@ -308,17 +308,18 @@ def show(tests: list[ktap.Test]) -> dict[str, int]:
     return ktap.summary(tests)
 
 
-CHECKED = ("debug", "rt")  # the kernels with checkers
+def has_checkers(variant: str) -> bool:
+    return "debug" in kbuild.VARIANTS[variant]
 
 
 def scale_of(variant: str) -> float:
     """How much slower a kernel is: checkers cost time, more so on an emulated CPU."""
-    return 4.0 if variant in CHECKED else 1.0
+    return 4.0 if has_checkers(variant) else 1.0
 
 
 def memory_of(variant: str) -> int:
     """What a machine with this kernel needs, in MiB."""
-    return 3072 if variant in CHECKED else 2048
+    return 3072 if has_checkers(variant) else 2048
 
 
 def time_limit(scale: float) -> int:
@@ -329,7 +330,7 @@ def time_limit(scale: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=ARCHES, default=os.environ.get("ARCH") or host_arch())
-    parser.add_argument("--variant", choices=("base", "tickless", *CHECKED), default="base",
+    parser.add_argument("--variant", choices=("base", "debug", "rt", "tickless"), default="base",
                         help="which of this tree's kernels")
     parser.add_argument("--kernel", type=Path, help="default: that one")
     parser.add_argument("--initramfs", type=Path, help="default: made from this tree")

@@ -42,6 +42,12 @@ class FakeQemu(threading.Thread):
             self.end.sendall(b'{"event": "RTC_CHANGE"}\r\n' + json.dumps(answer).encode() + b"\r\n")
 
 
+class Kernels(unittest.TestCase):
+    def test_checkers_take_time_and_memory(self) -> None:
+        for variant, scale, memory in (("base", 1, 2048), ("tickless", 1, 2048), ("debug", 4, 3072), ("rt", 4, 3072)):
+            self.assertEqual((run.scale_of(variant), run.memory_of(variant)), (scale, memory), variant)
+
+
 class Ask(unittest.TestCase):
     def test_answers(self) -> None:
         monitor = emulator.Monitor()
