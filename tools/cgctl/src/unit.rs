@@ -300,11 +300,23 @@ pub struct Finder {
     pub host: Host,
     pub path: Vec<String>,
     listings: RefCell<HashMap<String, Listing>>,
+    /// Files that are taken to be there, with this text, whatever the disk has.
+    planned: BTreeMap<PathBuf, String>,
 }
 
 impl Finder {
     pub fn new(host: &Host) -> Finder {
-        Finder { host: host.clone(), path: SEARCH_PATH.map(str::to_string).to_vec(), listings: RefCell::default() }
+        Finder {
+            host: host.clone(), path: SEARCH_PATH.map(str::to_string).to_vec(), listings: RefCell::default(),
+            planned: BTreeMap::new(),
+        }
+    }
+
+    /// Take a drop-in to be there with this text, in place of what the disk has under its name: what `properties` and
+    /// `files` then say is what they will say when it is written. `file` is as the host sees it, in the directory
+    /// "UNIT.d" of a directory of the search path.
+    pub fn plan(&mut self, file: &Path, text: &str) {
+        self.planned.insert(file.into(), text.into());
     }
 
     /// What is in each of the directories now, highest priority first.
@@ -334,7 +346,7 @@ impl Finder {
     }
 
     fn is_masked(&self, path: &Path) -> bool {
-        self.resolve(path) == Path::new("/dev/null")
+        !self.planned.contains_key(path) && self.resolve(path) == Path::new("/dev/null")
     }
 
     /// The files that make up a unit: fragment first, then drop-ins in their order. `aliases` are its other names.
@@ -350,7 +362,9 @@ impl Finder {
             let mut dirs = Vec::new();
             for (rank, dropin_name) in names.iter().enumerate() {
                 let dropins = format!("{dropin_name}.d");
-                let there = listings.iter().rev().filter(|(_, listing)| listing.names.contains_key(&dropins));
+                let planned = |dir: &Path| self.planned.keys().any(|file| file.parent() == Some(&dir.join(&dropins)));
+                let there = listings.iter().rev()
+                    .filter(|(dir, listing)| listing.names.contains_key(&dropins) || planned(dir));
                 dirs.extend(there.map(|(dir, _)| (rank, dir.join(&dropins))));
             }
             (fragment, dirs)
@@ -359,9 +373,10 @@ impl Finder {
         // File name -> (how specific, path): the more specific directory hides the other, then the earlier in the path.
         let mut dropins: BTreeMap<String, (usize, PathBuf)> = BTreeMap::new();
         for (rank, dir) in dirs {
-            let Ok(entries) = std::fs::read_dir(self.absolute(&dir)) else { continue };
-            for entry in entries.flatten() {
-                let file = entry.file_name().to_string_lossy().into_owned();
+            let planned = self.planned.keys().filter(|file| file.parent() == Some(&dir)).filter_map(|file| file.file_name());
+            let entries = std::fs::read_dir(self.absolute(&dir)).into_iter().flatten().flatten();
+            for name in entries.map(|entry| entry.file_name()).chain(planned.map(ToOwned::to_owned)) {
+                let file = name.to_string_lossy().into_owned();
                 if file.ends_with(".conf") && !file.starts_with('.')
                     && dropins.get(&file).is_none_or(|(known, _)| *known <= rank) {
                     dropins.insert(file.clone(), (rank, dir.join(file)));
@@ -374,7 +389,9 @@ impl Finder {
 
     fn read_file(&self, name: &str, file: &Path, properties: &mut Properties) {
         let Some(section) = section(name) else { return };
-        if let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(file))) {
+        if let Some(text) = self.planned.get(file) {
+            properties.read(section, file, text);
+        } else if let Ok(bytes) = std::fs::read(self.absolute(&self.resolve(file))) {
             properties.read(section, file, &String::from_utf8_lossy(&bytes));
         }
     }
@@ -518,6 +535,25 @@ mod tests {
         let (dir, finder) = finder();
         dir.file("etc/systemd/system/a.service", "[Service]\nX-CPUHint=pack\nX-CPUHint=\n");
         assert_eq!(finder.properties("a.service", &[]), Properties::default());
+    }
+
+    #[test]
+    fn a_planned_file_counts_as_if_it_were_written() {
+        let (dir, mut finder) = finder();
+        let file = Path::new("/etc/systemd/system/a.service.d/50-x.conf");
+        finder.plan(file, "[Service]\nX-CPUHint=pack\nX-CPUGang=1\n");
+        dir.file("etc/systemd/system/a.service.d/50-x.conf", "[Service]\nX-CPUHint=energy\nX-CPUHeadroom=1\n");
+        dir.file("run/systemd/system/a.service.d/50-x.conf", "[Service]\nX-CPUHeadroom=1\n");
+        dir.file("usr/lib/systemd/system/a.service.d/60-y.conf", "[Service]\nX-CPUGang=0\n");
+        let found = finder.properties("a.service", &[]);
+        let values: Vec<_> = found.values.iter().map(|(k, (v, _))| (k.name(), v.as_str())).collect();
+        assert_eq!(values, [("hint", "pack"), ("gang", "0")]);
+        assert_eq!(found.values[&Key::Hint].1, Origin { file: file.into(), line: 2 });
+        // Where nothing is yet, and in a directory of lower priority.
+        finder.plan(Path::new("/run/systemd/system/b-.slice.d/c.conf"), "[Slice]\nX-CPUHint=pack\n");
+        assert_eq!(finder.properties("b-c.slice", &[]).values[&Key::Hint].0, "pack");
+        dir.file("etc/systemd/system/b-.slice.d/c.conf", "[Slice]\n");
+        assert_eq!(finder.properties("b-c.slice", &[]).values.len(), 0);
     }
 
     #[test]
