@@ -12,7 +12,10 @@ use crate::error::{Error, Kind, Result};
 const NAME: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const PATH: &str = "/org/freedesktop/systemd1";
-/// CPUWeight of a unit that has none (CGROUP_WEIGHT_INVALID in systemd).
+/// What gives a unit a weight, in one of two units of measure, and at all times or while the machine starts. For any of
+/// them systemd has the cpu controller; any CPUWeight= takes the effect from all shares.
+const WEIGHTS: [&str; 4] = ["CPUWeight", "StartupCPUWeight", "CPUShares", "StartupCPUShares"];
+/// Each of them for a unit that has none (CGROUP_WEIGHT_INVALID and CGROUP_CPU_SHARES_INVALID in systemd).
 const NO_WEIGHT: u64 = u64::MAX;
 /// And the one that a unit without any has in effect.
 const DEFAULT_WEIGHT: u64 = 100;
@@ -38,6 +41,7 @@ fn explain(what: &str, error: zbus::Error) -> Error {
                 "org.freedesktop.systemd1.NoSuchUnit" => Kind::NotFound,
                 "org.freedesktop.DBus.Error.AccessDenied" | "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"
                     => Kind::Permission,
+                "org.freedesktop.DBus.Error.UnknownProperty" => Kind::Unsupported,
                 _ => Kind::Failed,
             };
             Error::new(kind, format!("{what}: {}", text.unwrap_or_else(|| name.to_string())))
@@ -156,11 +160,20 @@ impl Systemd {
         Ok(needed)
     }
 
-    /// Whether a unit that systemd knows has no weight of its own.
+    /// Whether a unit that systemd knows has no weight of its own, of any form and from wherever.
     pub fn lacks_weight(&self, unit: &str) -> Result<bool> {
         let (Some(path), Some(section)) = (self.object(unit)?, crate::unit::section(unit)) else { return Ok(false) };
-        let weight: u64 = self.property(path.as_str(), &format!("org.freedesktop.systemd1.{section}"), "CPUWeight")?;
-        Ok(weight == NO_WEIGHT)
+        let interface = format!("org.freedesktop.systemd1.{section}");
+        for name in WEIGHTS {
+            match self.property::<u64>(path.as_str(), &interface, name) {
+                Ok(NO_WEIGHT) => {}
+                Ok(_) => return Ok(false),
+                // Later versions have no shares.
+                Err(error) if error.kind == Kind::Unsupported => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// Take back what keep_cpu() did to a unit that had no weight of its own.

@@ -57,8 +57,20 @@ impl Keep {
 
     /// What it was for has failed.
     pub fn undo(&self) {
-        for unit in &self.units {
-            let _ = self.systemd.as_ref().map(|systemd| systemd.forget_weight(unit));
+        let Some(systemd) = &self.systemd else { return };
+        for unit in self.units.iter().filter(|unit| systemd.forget_weight(unit).is_ok()) {
+            forget_files(unit);
+        }
+    }
+}
+
+/// systemd takes a weight back by an empty assignment, which would take back, too, what the unit's own file says later.
+fn forget_files(unit: &str) {
+    for place in ["/run/systemd/system.control", "/run/systemd/transient"] {
+        let file = format!("{place}/{unit}.d/50-CPUWeight.conf");
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        if unit::parse_file(&text).iter().all(|line| line.key == "CPUWeight" && line.value.is_empty()) {
+            let _ = std::fs::remove_file(file);
         }
     }
 }
