@@ -237,6 +237,40 @@ def weight_of_its_own_stays() -> None:
 
 
 @test()
+def weight_of_any_form_stays() -> None:
+    """Whatever systemd takes for a weight, in the unit's file, set at run time, or of a transient unit."""
+    forms = {"shares": "CPUShares=2048", "startup-shares": "StartupCPUShares=2048", "weight": "CPUWeight=300",
+             "startup-weight": "StartupCPUWeight=300", "idle": "CPUWeight=idle"}
+    for name, line in forms.items():
+        unit(f"form-{name}.service", f"{SERVICE}{line}\nSlice=form.slice\n")
+    unit("form-runtime.service", SERVICE + "Slice=form.slice\n")
+    reload()
+    systemctl("start", *(f"form-{name}.service" for name in forms), "form-runtime.service")
+    systemctl("set-property", "--runtime", "form-runtime.service", "CPUShares=2048")
+    run("systemd-run", "--unit=form-transient", "--slice=form.slice", "-p", "CPUShares=2048", "sleep", "infinity")
+    units = [f"form-{name}.service" for name in (*forms, "runtime", "transient")]
+
+    def weights() -> dict[str, tuple[str, ...]]:
+        return {name: (systemctl("show", "-P", "CPUWeight", name), value(name, "cpu.weight"), value(name, "cpu.idle"))
+                for name in units}
+    before = weights()
+    equal(before["form-shares.service"], ("[not set]", "200", "0"))
+    write(f"{ETC}/form-.service.d/x.conf", "[Service]\nX-CPUHint=pack\n")
+    reload()
+    for name in units:
+        expect(name, "pack")
+    time.sleep(5)
+    equal(weights(), before, "with a property")
+    for name in units:
+        cgctl("set", name, "hint=pack", "--enable")
+        cgctl("set", name, "gang=0", "--persist")
+    time.sleep(5)
+    equal(weights(), before, "after set")
+    systemctl("stop", *units)
+    shutil.rmtree(f"{ETC}/form-.service.d")
+
+
+@test()
 def property_changes_with_daemon_reload() -> None:
     write(f"{ETC}/one.service.d/x.conf", "[Service]\nX-CPUHint=pack\n")
     time.sleep(0.5)
@@ -595,6 +629,13 @@ def run_in_a_scope() -> None:
     has(run("cgctl", "run", "--hint", "pak", "--", "true", status=125).stderr, "did you mean 'pack'")
     done = run("cgctl", "run", "--slice", "jobs", "--hint", "pack", "cat", "/proc/self/cgroup")
     has(done.stdout, "/jobs.slice/cgctl-run-")
+    # What the files of all such scopes say would be set again by the daemon.
+    write(f"{ETC}/cgctl-run-.scope.d/x.conf", "[Scope]\nX-CPUHint=pack\n")
+    reload()
+    has(run("cgctl", "run", "--hint", "energy", "true", status=125).stderr, "cgctl-run-.scope.d/x.conf:2 says X-CPUHint=pack")
+    run("cgctl", "run", "--hint", "pack", "true")
+    shutil.rmtree(f"{ETC}/cgctl-run-.scope.d")
+    reload()
     killed = subprocess.Popen(["cgctl", "run", "--hint", "pack", "sleep", "infinity"])
     wait_for(scopes, "the scope")
     killed.terminate()
@@ -712,11 +753,79 @@ def kept_settings() -> None:
     has(cgctl("set", "keep.service", "hint=wake_hold,pack", "--persist"), "/etc/systemd/system/keep.service.d/50-cgctl.conf")
     systemctl("start", "keep", "forget")
     expect("keep", "wake_hold pack")
-    has(cgctl("set", "forget", "hint=pack", "--runtime"), "/run/systemd/system/forget.service.d/50-cgctl.conf")
+    has(cgctl("set", "forget", "hint=pack", "--runtime"), "/run/systemd/system/forget.service.d/zz-cgctl-runtime.conf")
     for name, wanted in (("keep", "wake_hold pack"), ("forget", "pack")):
         systemctl("restart", name)
         expect(name, wanted)
     equal(systemctl("show", "-P", "NeedDaemonReload", "keep"), "no")
+
+
+@test()
+def kept_until_boot_and_for_good() -> None:
+    """What is reported as set stays, for longer than the daemon takes; what would not stay is refused."""
+    unit("both.service", SERVICE)
+    reload()
+    systemctl("start", "both")
+
+    def holds(wanted: str) -> None:
+        equal(value("both"), wanted, "at once")
+        time.sleep(4)
+        equal(value("both"), wanted, "when the daemon has looked")
+        reload()
+        systemctl("restart", "both")
+        expect("both", wanted)
+    cgctl("set", "both.service", "hint=pack", "--persist")
+    holds("pack")
+    cgctl("set", "both.service", "hint=tail_latency", "--runtime")
+    holds("tail_latency")
+    cgctl("set", "both.service", "hint=wake_hold", "--persist")
+    holds("wake_hold")
+    for name in ("override.conf", "hint.conf"):
+        write(f"{ETC}/both.service.d/{name}", "[Service]\nX-CPUHint=scan_none\n")
+        reload()
+        expect("both", "scan_none")
+        has(cgctl("set", "both.service", "hint=pack", "--persist", status=3), f"both.service.d/{name}:2", "nothing was written")
+        equal(value("both"), "scan_none", "after what was refused")
+        has(cgctl("set", "both.service", "hint=pack"), f"{name}:2 says X-CPUHint=scan_none")
+        cgctl("set", "both.service", "hint=pack", "--runtime")
+        holds("pack")
+        os.unlink(f"{ETC}/both.service.d/{name}")
+        shutil.rmtree("/run/systemd/system/both.service.d")
+    systemctl("stop", "both")
+
+
+@test()
+def kept_beside_what_somebody_else_wrote() -> None:
+    unit("shared.service", SERVICE)
+    write(f"{ETC}/shared.service.d/50-cgctl.conf", "# by hand\n[Service]\nMemoryMax=200M\nNice=5\nX-CPUHint=pack\n")
+    reload()
+    systemctl("start", "shared")
+    cgctl("set", "shared.service", "gang=1", "--persist")
+    has(read(f"{ETC}/shared.service.d/50-cgctl.conf"), "# by hand\n[Service]\nMemoryMax=200M\nNice=5\nX-CPUHint=pack\nX-CPUGang=1")
+    expect("shared", "1", "cpu.gang")
+    equal(value("shared", "memory.max"), str(200 << 20), "memory.max")
+    systemctl("stop", "shared")
+
+
+@test()
+def kept_for_units_only_that_there_are() -> None:
+    has(cgctl("set", "shraed.service", "hint=pack", "--persist", status=4), "did you mean 'shared.service'")
+    started = run("systemd-run", "sleep", "infinity").stderr
+    name = re.search(r"run-\S+\.service", started)
+    assert name, started
+    has(cgctl("set", name[0], "hint=pack", "--persist", status=3), "ends for good", "/etc/systemd/system/run-.service.d")
+    cgctl("set", name[0], "hint=pack", "--runtime")
+    time.sleep(4)
+    equal(value(name[0]), "pack")
+    systemctl("stop", name[0])
+    run("systemd-run", "--unit=nightly", "sleep", "infinity")
+    has(cgctl("set", "nightly.service", "hint=pack", "--persist"), "whenever a unit of this name is started")
+    systemctl("stop", "nightly")
+    wait_for(lambda: not value("nightly"), "its end")
+    run("systemd-run", "--unit=nightly", "sleep", "infinity")
+    expect("nightly", "pack")
+    systemctl("stop", "nightly")
+    shutil.rmtree(f"{ETC}/nightly.service.d")
 
 
 @test(2)

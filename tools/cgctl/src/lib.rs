@@ -3,12 +3,13 @@
 //!
 //! From the bottom up: `tree` opens groups and their files, `hint` and `setting` know values, `unit` knows unit files,
 //! `state` reads a group and `why` explains it, `target` finds a group by what somebody calls it, `set` and `policy`
-//! change groups, `dbus` speaks with systemd, `keep` has it keep the controller, and `watch`, `run`, `top`, `events`,
-//! `doctor`, `show` are commands.
+//! change groups, `dropin` and `persist` keep what was set for units, `dbus` speaks with systemd, `keep` has it keep the
+//! controller, and `watch`, `run`, `top`, `events`, `doctor`, `show` are commands.
 
 pub mod cli;
 pub mod dbus;
 pub mod doctor;
+pub mod dropin;
 pub mod error;
 pub mod events;
 pub mod hint;

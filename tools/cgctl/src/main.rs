@@ -12,14 +12,13 @@ use cgctl::cli::{self, Cli, Command, Format};
 use cgctl::doctor::{self, Verdict};
 use cgctl::error::{Error, Kind, Result};
 use cgctl::keep::Keep;
-use cgctl::persist::{daemon_runs, reload, Dropin};
+use cgctl::persist::{self, daemon_runs, Kept, Lasting};
 use cgctl::policy::{self, Policy};
 use cgctl::run::{self, Run};
 use cgctl::set::{Change, Options, Plan};
 use cgctl::setting::{parse_assignments, Key, Settings};
 use cgctl::state::{policies, State};
 use cgctl::tree::{display, Host, Tree};
-use cgctl::unit::Finder;
 use cgctl::{events, show, target, top, unit, watch};
 
 fn main() -> ExitCode {
@@ -45,10 +44,10 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
         Command::Show { targets, format } => show_groups(host, &targets, format)?,
         Command::Tree { target, all, format } => show_tree(host, target.as_deref(), all, format)?,
         Command::Set { target, settings, persist, runtime, propagate, enable, skip_missing, dry_run, json } => {
-            let keep = (persist || runtime).then_some(runtime);
-            // The drop-in will have systemd keep the controller.
-            let enable = enable || keep.is_some();
-            set(host, &target, &settings, keep, Options { propagate, enable, skip_missing }, dry_run, json)?;
+            let lasting = if persist { Some(Lasting::Always) } else { runtime.then_some(Lasting::UntilBoot) };
+            // What is kept is to have an effect now.
+            let enable = enable || lasting.is_some();
+            set(host, &target, &settings, lasting, Options { propagate, enable, skip_missing }, dry_run, json)?;
         }
         Command::Run { hint, gang, headroom, slice, user, no_systemd, command } => {
             let settings = run_settings(hint, gang, headroom)?;
@@ -152,12 +151,29 @@ fn carry_out(tree: &Tree, plan: &Plan, keep: &mut Keep) -> Result<()> {
     plan.commit(tree).inspect_err(|_| keep.undo())
 }
 
-fn report(plan: &Plan, keep: &Keep, dry_run: bool, json: bool) {
+/// What is set on a unit against its own files does not last, as the daemon reads those again.
+fn warn_of_files(host: &Host, plan: &Plan) {
+    if !daemon_runs(host) {
+        return;
+    }
+    let values = plan.changes().map(|change| (change.path.as_str(), change.key, change.new.as_str()))
+        .chain(plan.unchanged.iter().map(|(path, key, value)| (path.as_str(), *key, value.as_str())));
+    for overruled in persist::overruled(host, values) {
+        eprintln!("cgctl: {overruled}; cgctl.service sets that again with the unit's next start or daemon-reload, and when \
+                   something starts or ends beside it. 'cgctl set --runtime' or '--persist' keeps another value");
+    }
+}
+
+fn report(plan: &Plan, keep: &Keep, kept: &Kept, dry_run: bool, json: bool) {
     let changes: Vec<&Change> = plan.changes().collect();
     if json {
         let skipped: Vec<_> = plan.skipped.iter().map(|(path, key)| serde_json::json!({ "path": path, "key": key })).collect();
+        let files: Vec<_> = kept.files().map(|(path, written)| (path, if written { "written" } else { "removed" }))
+            .chain(kept.unchanged.iter().map(|path| (path.as_str(), "unchanged")))
+            .map(|(path, what)| serde_json::json!({ "path": path, "what": what })).collect();
         return print(&to_json(&serde_json::json!({
             "dry_run": dry_run, "keep": keep.units, "enable": plan.enable, "changes": changes, "skipped": skipped,
+            "files": files,
         })));
     }
     for unit in &keep.units {
@@ -175,51 +191,70 @@ fn report(plan: &Plan, keep: &Keep, dry_run: bool, json: bool) {
     for (path, key, value) in &plan.unchanged {
         print(&format!("{}: {} {value} already\n", display(path), key.name()));
     }
+    for (path, written) in kept.files() {
+        let what = if written { "written" } else { "removed" };
+        print(&format!("{path}: {}{what}\n", if dry_run { "would be " } else { "" }));
+    }
+    for path in &kept.unchanged {
+        print(&format!("{path}: says so already\n"));
+    }
     if dry_run {
         print("nothing was written\n");
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn set(host: &Host, target: &str, words: &[String], keep: Option<bool>, options: Options, dry_run: bool, json: bool)
+fn set(host: &Host, target: &str, words: &[String], lasting: Option<Lasting>, options: Options, dry_run: bool, json: bool)
     -> Result<()> {
     let settings = parse_assignments(words)?;
     let tree = host.open_tree()?;
-    let resolved = target::resolve(host, &tree, target);
-    let path = match (&resolved, keep) {
-        // A unit that does not run now can have a drop-in all the same.
-        (Err(error), Some(_)) if error.kind == Kind::NotFound && unit::unit_type(target).is_some() => target.to_string(),
-        _ => resolved.clone()?,
+    let mut resolved = target::resolve(host, &tree, target);
+    // A unit that does not run now can have a drop-in all the same.
+    let named = match (&resolved, lasting) {
+        (Err(error), Some(_)) if error.kind == Kind::NotFound => persist::named(host, target),
+        _ => None,
     };
-    let mut plan = Plan::default();
-    if resolved.is_ok() {
-        plan.add(&tree, &path, &settings, options)?;
+    if let Some(name) = &named {
+        resolved = target::of_unit(&tree, name);
     }
-    // A drop-in says it to systemd, too.
-    let mut keep_cpu = if options.enable && keep.is_none() { plan_keep(host, &plan) } else { Keep::default() };
-    let dropin = keep.map(|runtime| Dropin::plan(host, &path, &settings, runtime)).transpose()?;
+    let mut plan = Plan::default();
+    let path = match (resolved, named) {
+        (Ok(path), _) => {
+            plan.add(&tree, &path, &settings, options)?;
+            path
+        }
+        (Err(_), Some(name)) => name,
+        (Err(error), None) => return Err(error),
+    };
+    let kept = match lasting {
+        Some(lasting) => {
+            // What ancestors get so that it has an effect has to last as long.
+            let above = plan.changes().filter(|change| change.reason.is_some())
+                .map(|change| (change.path.clone(), Settings::from([(change.key, change.new.clone())])));
+            let groups: Vec<(String, Settings)> = std::iter::once((path, settings.clone())).chain(above).collect();
+            Kept::plan(host, &tree, &groups, lasting)?
+        }
+        None => Kept::default(),
+    };
+    let mut keep = if options.enable { plan_keep(host, &plan) } else { Keep::default() };
     if !dry_run {
         // The drop-in first: of the two, it is the one that is taken back without a trace.
-        if let Some(dropin) = &dropin {
-            dropin.write()?;
-        }
-        if let Err(error) = carry_out(&tree, &plan, &mut keep_cpu) {
-            if let Some(dropin) = &dropin {
-                dropin.undo();
-            }
-            return Err(error);
-        }
-        if dropin.is_some() {
-            reload(host)?;
+        kept.write()?;
+        carry_out(&tree, &plan, &mut keep).inspect_err(|_| kept.undo())?;
+        if kept.files().next().is_some() {
+            persist::reload(host)?;
         }
     }
-    report(&plan, &keep_cpu, dry_run, json);
-    if let (Some(dropin), false) = (&dropin, json) {
-        print(&format!("{}: {}\n", dropin.path, if dry_run { "would be written" } else { "written" }));
-        if !daemon_runs(host) {
-            eprintln!("cgctl: cgctl.service does not run, so the next start of {} will not see it:  \
-                       systemctl enable --now cgctl.service", dropin.unit);
-        }
+    report(&plan, &keep, &kept, dry_run, json);
+    kept.warnings.iter().for_each(|warning| eprintln!("cgctl: {warning}"));
+    if lasting.is_none() {
+        warn_of_files(host, &plan);
+    } else if !daemon_runs(host) {
+        eprintln!("cgctl: cgctl.service does not run, so the next start of {} will not see it:  \
+                   systemctl enable --now cgctl.service", kept.units.join(", "));
+    }
+    if options.propagate && lasting.is_some() && plan.groups().next().is_none() {
+        eprintln!("cgctl: {} does not run now, so it is not known what is above it; nothing was propagated",
+                  kept.units.join(", "));
     }
     Ok(())
 }
@@ -259,7 +294,8 @@ fn apply(host: &Host, file: &Path, dry_run: bool, enable: bool, strict: bool, js
     if !dry_run {
         carry_out(&tree, &plan, &mut keep)?;
     }
-    report(&plan, &keep, dry_run, json);
+    report(&plan, &keep, &Kept::default(), dry_run, json);
+    warn_of_files(host, &plan);
     Ok(())
 }
 
@@ -282,7 +318,7 @@ fn properties(host: &Host, name: &str, json: bool) -> Result<()> {
         return Err(Error::invalid(format!("'{name}' is no unit that has a cgroup; it ends in one of: .{}",
                                           unit::TYPES.join(" ."))));
     }
-    let finder = Finder::new(host);
+    let finder = persist::finder(host);
     let found = finder.properties(name, &finder.find_aliases().of(name));
     if json {
         let values: Vec<_> = found.values.iter().map(|(key, (value, origin))| {

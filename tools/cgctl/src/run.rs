@@ -14,6 +14,7 @@ use rustix::process::{kill_process, Pid, Signal};
 
 use crate::dbus::Systemd;
 use crate::error::{Error, Result};
+use crate::persist;
 use crate::set::{Options, Plan};
 use crate::setting::Settings;
 use crate::state::missing_file;
@@ -63,6 +64,14 @@ fn in_scope(host: &Host, what: &Run) -> Result<u8> {
         Some(slice) => Some(format!("{slice}.slice")),
         None => None,
     };
+    // A user's own systemd has no daemon that reads its files.
+    if !user && persist::daemon_runs(host) {
+        let values = what.settings.iter().map(|(key, value)| (name.as_str(), *key, value.as_str()));
+        if let Some(overruled) = persist::overruled(host, values).first() {
+            return Err(Error::invalid(format!("{overruled}, and cgctl.service would set that again; change it there, or \
+                                               use --no-systemd")));
+        }
+    }
     systemd.start_scope(&name, slice.as_deref(), &what.command.join(" "), pid)?;
     let path = target::own_group(host)?;
     apply(&host.open_tree()?, &path, &what.settings)?;

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::error::{Error, Result};
 use crate::hint::Request;
 use crate::listing::Listing;
 use crate::nearest::suggestion;
@@ -19,9 +18,6 @@ use crate::setting::{Key, Settings, KEYS};
 use crate::tree::Host;
 
 pub const TYPES: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
-
-/// CPUWeight= that changes nothing.
-const DEFAULT_WEIGHT: &str = "100";
 
 /// systemd's own search path for the system manager, highest priority first.
 pub const SEARCH_PATH: [&str; 12] = [
@@ -116,7 +112,9 @@ pub struct Assignment {
     pub section: String,
     pub key: String,
     pub value: String,
+    /// Its first line in the file, from 1, and its last, which another one is where it is continued.
     pub line: usize,
+    pub end: usize,
 }
 
 /// Read a unit file as systemd does: comments, continued lines, sections. What is neither is left out.
@@ -152,6 +150,7 @@ pub fn parse_file(text: &str) -> Vec<Assignment> {
         } else if let Some((key, value)) = line.split_once('=') {
             result.push(Assignment {
                 section: section.clone(), key: key.trim_end().into(), value: value.trim().into(), line: first,
+                end: number + 1,
             });
         }
     }
@@ -182,6 +181,8 @@ impl std::fmt::Display for Complaint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     pub values: BTreeMap<Key, (String, Origin)>,
+    /// Which assignment counts for a key; one that takes the value back is in here only.
+    pub decided: BTreeMap<Key, Origin>,
     /// CPUWeight=, for which systemd keeps the cpu controller.
     pub weight: Option<String>,
     pub complaints: Vec<Complaint>,
@@ -219,6 +220,7 @@ impl Properties {
             }
             if assignment.value.is_empty() {
                 self.values.remove(&key);
+                self.decided.insert(key, origin);
                 continue;
             }
             match key.parse(&assignment.value) {
@@ -226,6 +228,7 @@ impl Properties {
                     complain(format!("{}={}: edits (+word, -word) would depend on what was before; ignored",
                                      assignment.key, assignment.value)),
                 Ok(value) => {
+                    self.decided.insert(key, origin.clone());
                     self.values.insert(key, (value, origin));
                 }
                 Err(error) => complain(format!("{}={}: {}; ignored", assignment.key, assignment.value, error.message)),
@@ -281,6 +284,12 @@ impl Aliases {
             }
         }
         aliases
+    }
+
+    /// The unit that a name is another one of; None if it is a unit's own.
+    pub fn real(&self, alias: &str) -> Option<&str> {
+        let real = |name: &String| !self.0.values().any(|aliases| aliases.contains(name));
+        self.0.iter().find(|(name, aliases)| aliases.contains(alias) && real(name)).map(|(name, _)| name.as_str())
     }
 
     /// Of a unit: of itself, and, if it is an instance, of its template.
@@ -419,22 +428,6 @@ impl Finder {
         Aliases::new(&links)
     }
 
-    /// Whether a file of a unit, other than this one, gives it a weight of its own. The default one that is there until
-    /// the next boot is what has the controller kept; it is none.
-    pub fn has_weight(&self, name: &str, other_than: &Path) -> bool {
-        let mut weight = None;
-        for file in self.files(name, &self.find_aliases().of(name)).into_iter().filter(|file| file != other_than) {
-            let mut properties = Properties { weight: weight.clone(), ..Properties::default() };
-            self.read_file(name, &file, &mut properties);
-            let keeps = file.starts_with("/run/systemd/system.control")
-                && properties.weight.as_deref() == Some(DEFAULT_WEIGHT);
-            if !keeps {
-                weight = properties.weight;
-            }
-        }
-        weight.is_some()
-    }
-
     /// All unit names for which a file or a directory of drop-ins exists, for doctor's review.
     pub fn known_units(&self) -> Vec<String> {
         let mut names: Vec<String> = self.with_listings(|listings| listings.iter()
@@ -446,27 +439,6 @@ impl Finder {
         names.dedup();
         names
     }
-}
-
-/// The drop-in of `set --persist`: what it has, with new values in it. A unit that is `weighted` has a weight of its
-/// own in another file, which stays.
-pub fn edit_dropin(old: &str, unit: &str, settings: &Settings, weighted: bool) -> Result<String> {
-    let section = section(unit).ok_or_else(|| Error::invalid(format!("{unit} is no unit that has a cgroup")))?;
-    let mut properties = Properties::default();
-    properties.read(section, Path::new("drop-in"), old);
-    let mut all = properties.settings();
-    all.extend(settings.iter().map(|(key, value)| (*key, value.clone())));
-    let mut text = format!("# Written by cgctl set. To take it back, remove it and reload systemd's files.\n[{section}]\n");
-    // A weight that somebody set in here is kept.
-    let weight = parse_file(old).into_iter().rfind(|a| a.key == "CPUWeight" && a.value != DEFAULT_WEIGHT);
-    if weight.is_some() || !weighted {
-        text += "# A weight, if only the default one, makes systemd enable the cpu controller.\n";
-        text += &format!("CPUWeight={}\n", weight.map_or(DEFAULT_WEIGHT.to_string(), |weight| weight.value));
-    }
-    for (key, value) in all {
-        text += &format!("{}={value}\n", key.property());
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -534,7 +506,9 @@ mod tests {
     fn an_empty_value_takes_back() {
         let (dir, finder) = finder();
         dir.file("etc/systemd/system/a.service", "[Service]\nX-CPUHint=pack\nX-CPUHint=\n");
-        assert_eq!(finder.properties("a.service", &[]), Properties::default());
+        let found = finder.properties("a.service", &[]);
+        assert!(found.values.is_empty());
+        assert_eq!(found.decided[&Key::Hint].line, 3);
     }
 
     #[test]
@@ -610,16 +584,6 @@ mod tests {
         dir.file("etc/systemd/system/nick@.service.d/x.conf", "[Service]\nX-CPUHint=pack\n");
         let found = Finder::new(&Host::new(Some(dir.path()))).properties("t@1.service", &aliases.of("t@1.service"));
         assert_eq!(found.values[&Key::Hint].0, "pack");
-    }
-
-    #[test]
-    fn editing_keeps_what_is_there() {
-        let settings = |words: &[&str]| crate::setting::parse_assignments(words).unwrap();
-        let one = edit_dropin("", "a.service", &settings(&["hint=pack"]), false).unwrap();
-        assert!(one.contains("[Service]\n") && one.contains("CPUWeight=100\n") && one.contains("X-CPUHint=pack\n"));
-        let two = edit_dropin(&one.replace("=100", "=50"), "a.service", &settings(&["gang=1"]), false).unwrap();
-        assert!(two.contains("CPUWeight=50\n") && two.contains("X-CPUHint=pack\nX-CPUGang=1\n"), "{two}");
-        assert!(edit_dropin("", "a.timer", &settings(&["gang=1"]), false).is_err());
     }
 
     proptest! {

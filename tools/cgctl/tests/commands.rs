@@ -229,15 +229,61 @@ fn kept() {
     assert!(text.contains("/etc/systemd/system/web.service.d/50-cgctl.conf: written"), "{text}");
     assert!(text.contains("systemctl enable --now cgctl.service"), "{text}");
     assert_eq!(machine.read("system.slice/web.service/cpu.hint"), "pack\n");
-    machine.status(0, &["set", "later.service", "headroom=3", "--runtime"]);
-    assert!(machine.0.read("run/systemd/system/later.service.d/50-cgctl.conf").contains("X-CPUHeadroom=3.00\n"));
+    machine.0.file("usr/lib/systemd/system/later.service", "[Service]\n");
+    machine.status(0, &["set", "later", "headroom=3", "--runtime"]);
+    assert!(machine.0.read("run/systemd/system/later.service.d/zz-cgctl-runtime.conf").contains("X-CPUHeadroom=3.00\n"));
+    let text = machine.status(4, &["set", "wbe.service", "headroom=3", "--persist"]);
+    assert!(text.contains("did you mean 'web.service'"), "{text}");
+    assert!(!machine.0.path().join("etc/systemd/system/wbe.service.d").exists());
     assert_eq!(machine.status(0, &["properties", "web.service"]),
-               "X-CPUHint=pack\t/etc/systemd/system/web.service.d/50-cgctl.conf:5\n");
+               "X-CPUHint=pack\t/etc/systemd/system/web.service.d/50-cgctl.conf:4\n");
     machine.status(0, &["set", "jobs", "hint=energy"]);
     machine.0.file("sys/fs/cgroup/system.slice/web.service/cpu.hint", "inherit\n");
     machine.status(0, &["watch", "--once"]);
     assert_eq!(machine.read("system.slice/web.service/cpu.hint"), "pack\n");
     assert_eq!(machine.read("jobs/cpu.hint"), "energy\n", "what is no unit is left alone");
+}
+
+#[test]
+fn kept_until_boot_and_for_good() {
+    let machine = Machine::new();
+    let holds = |wanted: &str| {
+        machine.status(0, &["watch", "--once"]);
+        assert_eq!(machine.read("system.slice/web.service/cpu.hint"), format!("{wanted}\n"));
+    };
+    machine.status(0, &["set", "web.service", "hint=pack", "--persist"]);
+    machine.status(0, &["set", "web.service", "hint=tail_latency", "--runtime"]);
+    holds("tail_latency");
+    let text = machine.status(0, &["set", "web.service", "hint=energy", "--persist", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(text.split("cgctl:").next().unwrap()).unwrap();
+    assert_eq!(json["files"], serde_json::json!([
+        { "path": "/etc/systemd/system/web.service.d/50-cgctl.conf", "what": "written" },
+        { "path": "/run/systemd/system/web.service.d/zz-cgctl-runtime.conf", "what": "removed" },
+    ]));
+    holds("energy");
+    machine.0.file("etc/systemd/system/web.service.d/override.conf", "[Service]\nX-CPUHint=scan_none\n");
+    let text = machine.status(3, &["set", "web.service", "hint=pack", "gang=1", "--persist"]);
+    assert!(text.contains("/etc/systemd/system/web.service.d/override.conf:2 says X-CPUHint=scan_none"), "{text}");
+    assert_eq!(machine.read("system.slice/web.service/cpu.gang"), "0\n", "nothing at all");
+    machine.status(0, &["set", "web.service", "hint=pack", "--runtime"]);
+    holds("pack");
+    // Without keeping it, somebody is told that it will not last.
+    machine.0.group("system.slice/cgctl.service");
+    for words in [&["set", "web.service", "hint=wake_hold"][..], &["set", "web.service", "hint=wake_hold"]] {
+        let text = machine.status(0, words);
+        assert!(text.contains("zz-cgctl-runtime.conf:4 says X-CPUHint=pack for web.service"), "{text}");
+    }
+}
+
+#[test]
+fn kept_with_what_is_above() {
+    let machine = Machine::new();
+    machine.status(0, &["set", "web.service", "headroom=3", "--persist", "--propagate"]);
+    assert!(machine.0.read("etc/systemd/system/system.slice.d/50-cgctl.conf").contains("[Slice]\nX-CPUHeadroom=3.00\n"));
+    machine.0.file("etc/systemd/system/system.slice.d/override.conf", "[Slice]\nX-CPUHeadroom=1\n");
+    let text = machine.status(3, &["set", "web.service", "headroom=4", "--persist", "--propagate"]);
+    assert!(text.contains("system.slice.d/override.conf:2"), "{text}");
+    assert!(!machine.0.read("etc/systemd/system/web.service.d/50-cgctl.conf").contains("4.00"), "all or none");
 }
 
 #[test]
