@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::setting::KEYS;
 use crate::state::{policies, State};
-use crate::tree::{base, display, find_cgroup2, Host, Tree};
-use crate::unit::{self, Finder};
+use crate::tree::{display, find_cgroup2, Host, Tree};
+use crate::unit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -130,6 +130,33 @@ fn kernel(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
     Ok(())
 }
 
+/// The command that has the controller enabled below `above`, for what is at `path`. In the tree of a systemd, that is
+/// asked: what others enable there, it disables again.
+fn enable(tree: &Tree, path: &str, above: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    let depth = above.split('/').filter(|part| !part.is_empty()).count();
+    // Below user@UID.service it is that user's own systemd.
+    let user = parts.iter().enumerate().find_map(|(at, part)| {
+        let uid = part.strip_prefix("user@")?.strip_suffix(".service")?;
+        (at < depth).then_some((at + 1, uid))
+    });
+    let from = user.map_or(0, |(from, _)| from);
+    let within = parts[from..].join("/");
+    let slices = parts[from..].iter().take_while(|part| part.ends_with(".slice")).count();
+    match unit::owner(&within) {
+        // Inside a unit that is no slice, nobody but the unit sees to it.
+        Some(unit) if depth <= from + slices => {
+            let whose = user.map_or(String::new(), |(_, uid)| {
+                if rustix::process::geteuid().as_raw().to_string() == uid { "--user ".into() }
+                else { format!("--user --machine={uid}@.host ") }
+            });
+            format!("systemctl {whose}set-property {unit} CPUWeight=100")
+        }
+        _ if above.is_empty() => format!("echo +cpu > {}/cgroup.subtree_control", tree.mount),
+        _ => format!("echo +cpu > {}/{above}/cgroup.subtree_control", tree.mount),
+    }
+}
+
 fn path(host: &Host, tree: &Tree, target: &str, found: &mut Vec<Finding>) -> Result<()> {
     let path = crate::target::resolve(host, tree, target)?;
     let missing = crate::set::missing_controllers(tree, &path)?;
@@ -137,11 +164,7 @@ fn path(host: &Host, tree: &Tree, target: &str, found: &mut Vec<Finding>) -> Res
         found.push(finding(Verdict::Ok, format!("{}: the cpu controller is enabled all along the path", display(&path)), None));
     }
     for above in &missing {
-        let at = if above.is_empty() { tree.mount.clone() } else { format!("{}/{above}", tree.mount) };
-        let mend = match unit::from_cgroup_name(base(&path)) {
-            Some(unit) => format!("systemctl set-property {unit} CPUWeight=100"),
-            None => format!("echo +cpu > {at}/cgroup.subtree_control"),
-        };
+        let mend = enable(tree, &path, above);
         found.push(finding(Verdict::Missing, format!("{}: {} does not pass the cpu controller on", display(&path),
                                                      display(above)), Some(&mend)));
     }
@@ -175,7 +198,7 @@ fn systemd(host: &Host, found: &mut Vec<Finding>) {
 
 /// What is wrong in unit files.
 fn units(host: &Host, found: &mut Vec<Finding>) {
-    let finder = Finder::new(host);
+    let finder = crate::persist::finder(host);
     let aliases = finder.find_aliases();
     let (mut with, mut said) = (0, std::collections::BTreeSet::new());
     for name in finder.known_units() {
@@ -251,6 +274,33 @@ mod tests {
         assert!(out.contains("systemctl set-property x.service CPUWeight=100"), "{out}");
         assert!(out.contains("x.service:2: X-CPUHint=pak"), "{out}");
         assert!(out.contains("systemctl enable --now cgctl.service"), "{out}");
+    }
+
+    #[test]
+    fn whoever_sees_to_it_is_asked() {
+        let dir = TempDir::new();
+        dir.group("");
+        let tree = Host::new(Some(dir.path())).open_tree().unwrap();
+        let user = "user.slice/user-4242.slice/user@4242.service";
+        let asked = "systemctl --user --machine=4242@.host set-property a.service CPUWeight=100";
+        for (path, above, mend) in [
+            ("system.slice/a.service", "", "systemctl set-property a.service CPUWeight=100"),
+            ("system.slice/a.service/sub", "system.slice", "systemctl set-property a.service CPUWeight=100"),
+            ("system.slice/a.service/b.service", "system.slice", "systemctl set-property a.service CPUWeight=100"),
+            ("system.slice/a.service/b.service", "system.slice/a.service",
+             "echo +cpu > /sys/fs/cgroup/system.slice/a.service/cgroup.subtree_control"),
+            ("a.slice/a-b.slice", "a.slice", "systemctl set-property a-b.slice CPUWeight=100"),
+            ("jobs/night", "", "echo +cpu > /sys/fs/cgroup/cgroup.subtree_control"),
+            (&format!("{user}/app.slice/a.service"), &format!("{user}/app.slice"), asked),
+            (&format!("{user}/app.slice/a.service"), user, asked),
+            (&format!("{user}/app.slice/a.service"), "user.slice",
+             "systemctl set-property user@4242.service CPUWeight=100"),
+        ] {
+            assert_eq!(enable(&tree, path, above), mend, "{path} below {above}");
+        }
+        let own = format!("user.slice/user@{}.service", rustix::process::geteuid().as_raw());
+        assert_eq!(enable(&tree, &format!("{own}/a.slice"), &own),
+                   "systemctl --user set-property a.slice CPUWeight=100");
     }
 
     #[test]
