@@ -41,6 +41,19 @@ class Licence(unittest.TestCase):
                            ("a.c", "// SPDX-License-Identifier: GPL-2.0-onlyish\n")):
             self.assertEqual(self.problems(name, text), 1, name)
 
+    def test_directory_with_another_licence(self) -> None:
+        apache = "SPDX-License-Identifier: Apache-2.0"
+        for name, text, count in (("containers/nri/main.go", f"// {apache}\n", 0), ("containers/x.md", f"<!-- {apache} -->\n", 0),
+                                  ("containers/nri/go.sum", "module v1 h1:x\n", 0), ("containers/LICENSE", "the text\n", 0),
+                                  ("containers/nri/main.go", f"// {SPDX}\n", 1), ("scripts/x.py", f"# {apache}\n", 1),
+                                  ("containers/nri/LICENSE", "another text\n", 1), ("vm/containers/x.py", f"# {apache}\n", 1)):
+            self.assertEqual(self.problems(name, text), count, name)
+
+    def test_texts(self) -> None:
+        self.assertEqual(check_licence.missing_texts(["LICENSE", "a.c", "containers/LICENSE", "containers/a.go"]), [])
+        self.assertEqual(len(check_licence.missing_texts(["LICENSE", "a.c", "containers/a.go"])), 1)
+        self.assertEqual(len(check_licence.missing_texts(["a.c"])), 1)
+
     def test_private_places(self) -> None:
         # Put together here, so that this file names none.
         for place in ("/".join(("", "home", "me/x")), "/".join(("see ", "root", "x")),
