@@ -55,6 +55,9 @@ systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's syst
 cgctl-deb: setup-cgctl ## a Debian package of cgctl
 	@$(PYTHON) scripts/cgctl_deb.py
 
+nri: setup-containers ## build build/nri/cgroup-steer-nri, the plugin for containerd and CRI-O
+	@$(PYTHON) scripts/nri.py build
+
 lab: setup-lab ## run CMD='...' on a modelled machine (TOPO=zen, COST='key=value ...', COUNTS=1, SEED=1)
 	@$(PYTHON) bench/lab/lab.py $(TOPOLOGY_OPTION) $(COST:%=--cost %) $(if $(SEED),--seed '$(SEED)') $(if $(COUNTS:0=),--counts) -- "$$CMD"
 
@@ -90,6 +93,8 @@ setup-systemd:
 	@scripts/setup systemd
 setup-cgctl:
 	@scripts/setup cgctl
+setup-containers:
+	@scripts/setup containers
 setup-deb:
 	@scripts/setup kernel deb
 setup-lab:
@@ -101,4 +106,4 @@ setup-check:
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
 .PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
-	cgctl cgctl-tests cgctl-deb install systemd clean setup-kernel setup-systemd setup-cgctl setup-vm setup-deb setup-lab setup-bench setup-check
+	cgctl cgctl-tests cgctl-deb install systemd nri clean setup-kernel setup-systemd setup-cgctl setup-containers setup-vm setup-deb setup-lab setup-bench setup-check
