@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use rustix::io::Errno;
+
 /// The classes of failure that a script may want to tell apart; the number is the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -55,7 +57,10 @@ impl Error {
             _ => Kind::Failed,
         };
         // Without "(os error 2)", which helps nobody.
-        let text = error.to_string();
+        let mut text = error.to_string();
+        if matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::MFILE)) {
+            text = "the limit of open files (ulimit -n) is too low".into();
+        }
         Self::new(kind, format!("{what}: {}", text.split(" (os error").next().unwrap_or(&text)))
     }
 

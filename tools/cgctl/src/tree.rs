@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use rustix::fs::{openat, openat2, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
+use crate::name;
 
 /// The file systems that a command works on: "/" or a fixture's directory.
 #[derive(Clone, Debug)]
@@ -35,11 +36,12 @@ impl Host {
     }
 
     pub fn path(&self, absolute: &str) -> PathBuf {
-        self.root.join(absolute.trim_start_matches('/'))
+        self.root.join(OsStr::from_bytes(&name::to_bytes(absolute.trim_start_matches('/'))))
     }
 
+    /// A file as text; bytes that are no text are as in names of groups.
     pub fn read(&self, absolute: &str) -> Result<String> {
-        std::fs::read_to_string(self.path(absolute)).map_err(|e| Error::io(absolute, e))
+        std::fs::read(self.path(absolute)).map(|bytes| name::from_bytes(&bytes)).map_err(|e| Error::io(absolute, e))
     }
 
     /// Where cgroup2 is mounted, as an absolute path of the host.
@@ -83,7 +85,8 @@ pub fn find_cgroup2(mountinfo: &str) -> Option<Mount> {
 
 /// "\040" and its like, as the kernel writes blanks in mount points.
 fn unescape_octal(text: &str) -> String {
-    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
+    let bytes = name::to_bytes(text);
+    let (mut out, mut rest) = (Vec::new(), &*bytes);
     while let Some((&first, tail)) = rest.split_first() {
         if first == b'\\' && tail.len() >= 3 {
             if let Ok(value) = u8::from_str_radix(&String::from_utf8_lossy(&tail[..3]), 8) {
@@ -95,7 +98,7 @@ fn unescape_octal(text: &str) -> String {
         out.push(first);
         rest = tail;
     }
-    String::from_utf8_lossy(&out).into_owned()
+    name::from_bytes(&out)
 }
 
 /// The mounted tree. Paths in it have no leading slash; "" is its root.
@@ -105,12 +108,15 @@ pub struct Tree {
     pub mount: String,
 }
 
-/// A group, held open.
+/// A group, held open. Its path is text (see `name`), like all paths here.
 #[derive(Debug)]
 pub struct Group {
     dir: OwnedFd,
     pub path: String,
 }
+
+/// Device and inode.
+pub type Identity = (u64, u64);
 
 /// Bring a path as people write it into our form; refuse what could lead out.
 pub fn normalise(path: &str) -> Result<String> {
@@ -119,17 +125,21 @@ pub fn normalise(path: &str) -> Result<String> {
         match part {
             "" | "." => {}
             ".." => return Err(Error::invalid(format!("'{path}': '..' has no place in the path of a cgroup"))),
-            _ if part.contains('\0') || part.contains('\n') =>
-                return Err(Error::invalid(format!("{path:?} cannot be the path of a cgroup"))),
+            _ if part.contains('\0') => return Err(Error::invalid(format!("{path:?} cannot be the path of a cgroup"))),
             _ => parts.push(part),
         }
     }
-    Ok(parts.join("/"))
+    Ok(name::canonical(&parts.join("/")))
 }
 
 /// For messages: the root has a name, too.
 pub fn display(path: &str) -> String {
-    format!("/{path}")
+    format!("/{}", name::printable(path))
+}
+
+/// The path of a group that is directly below another.
+pub fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.into() } else { format!("{parent}/{name}") }
 }
 
 pub fn parent(path: &str) -> Option<&str> {
@@ -151,88 +161,121 @@ pub fn gone(path: &str) -> Error {
 
 const SAFE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// openat2, or, where a sandbox knows only the older call, the same step by step.
+/// How much of a path is opened at once; the kernel takes 4095 bytes.
+const LONGEST: usize = 4000;
+
+/// A group of any depth: a longer path than the kernel takes is opened in pieces.
 fn open_beneath(dir: impl AsFd, path: &str, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+    let bytes = name::to_bytes(path);
+    let (mut current, mut rest): (Option<OwnedFd>, &[u8]) = (None, &bytes);
+    while rest.len() > LONGEST {
+        let end = rest[..LONGEST].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let from = current.as_ref().map_or(dir.as_fd(), |current| current.as_fd());
+        current = Some(open_piece(from, &rest[..end], OFlags::PATH | OFlags::DIRECTORY)?);
+        rest = &rest[end + 1..];
+    }
+    open_piece(current.as_ref().map_or(dir.as_fd(), |current| current.as_fd()), rest, flags)
+}
+
+/// openat2, or, where a sandbox knows only the older call, the same step by step.
+fn open_piece(dir: BorrowedFd, path: &[u8], flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
-    let path = if path.is_empty() { "." } else { path };
-    match openat2(&dir, path, flags, Mode::empty(), SAFE) {
+    let path = if path.is_empty() { b"." } else { path };
+    match openat2(dir, path, flags, Mode::empty(), SAFE) {
         Err(Errno::NOSYS | Errno::PERM) => {}
         other => return other,
     }
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut current = openat(&dir, ".", step, Mode::empty())?;
-    let parts: Vec<&str> = path.split('/').collect();
+    let mut current = openat(dir, ".", step, Mode::empty())?;
+    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     for part in &parts[..parts.len() - 1] {
         current = openat(&current, *part, step, Mode::empty())?;
     }
     openat(&current, parts[parts.len() - 1], flags | OFlags::NOFOLLOW, Mode::empty())
 }
 
+/// What goes away while it is looked at, or is not for this user to see, is passed over.
+fn is_passed_over(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::ACCESS | Errno::PERM)
+}
+
 impl Tree {
     pub fn open(&self, path: &str) -> Result<Group> {
-        let dir = open_beneath(&self.dir, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(|e| match e {
+        self.try_open(path).map_err(|e| match e {
             Errno::NOENT | Errno::NOTDIR => Error::not_found(format!("there is no cgroup {}", display(path))),
             Errno::XDEV | Errno::LOOP => Error::invalid(format!("{} leads out of the cgroup tree", display(path))),
             e => Error::io(display(path), e),
-        })?;
+        })
+    }
+
+    pub fn try_open(&self, path: &str) -> std::result::Result<Group, Errno> {
+        let dir = open_beneath(&self.dir, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Group { dir, path: path.to_string() })
+    }
+
+    /// Whether a path leads to that very group.
+    pub fn is_still(&self, path: &str, identity: Identity) -> bool {
+        let now = open_beneath(&self.dir, path, OFlags::PATH | OFlags::DIRECTORY).and_then(rustix::fs::fstat);
+        now.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity)
     }
 
     pub fn exists(&self, path: &str) -> bool {
         open_beneath(&self.dir, path, OFlags::PATH | OFlags::DIRECTORY).is_ok()
     }
 
-    /// The names of the groups directly below.
-    pub fn children(&self, group: &Group) -> Vec<String> {
-        group.child_names()
-    }
-
     /// Call for a group and all below it, parents first, siblings by name. Groups that vanish on the way are skipped.
+    /// One group is open at a time, however many there are and however deep.
     pub fn walk(&self, path: &str, visit: &mut dyn FnMut(&Group)) -> Result<()> {
-        let group = self.open(path)?;
-        Self::walk_group(&group, visit);
-        Ok(())
-    }
-
-    fn walk_group(group: &Group, visit: &mut dyn FnMut(&Group)) {
-        visit(group);
-        for name in group.child_names() {
-            if let Some(child) = group.child(&name) {
-                Self::walk_group(&child, visit);
-            }
+        self.open(path)?;
+        let mut waiting = vec![path.to_string()];
+        while let Some(path) = waiting.pop() {
+            let group = match self.try_open(&path) {
+                Ok(group) => group,
+                Err(errno) if is_passed_over(errno) => continue,
+                Err(errno) => return Err(Error::io(display(&path), errno)),
+            };
+            visit(&group);
+            waiting.extend(group.children()?.into_iter().rev().map(|name| join(&path, &name)));
         }
+        Ok(())
     }
 }
 
 impl Group {
     pub fn child(&self, name: &str) -> Option<Group> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = openat(&self.dir, name, flags, Mode::empty()).ok()?;
-        Some(Group { dir, path: if self.path.is_empty() { name.into() } else { format!("{}/{name}", self.path) } })
+        let dir = openat(&self.dir, &*name::to_bytes(name), flags, Mode::empty()).ok()?;
+        Some(Group { dir, path: join(&self.path, name) })
     }
 
-    fn child_names(&self) -> Vec<String> {
+    /// The names of the groups directly below, in their order; none of a group that is gone.
+    pub fn children(&self) -> Result<Vec<String>> {
+        match self.try_children() {
+            Err(errno) if !is_passed_over(errno) => Err(Error::io(display(&self.path), errno)),
+            names => Ok(names.unwrap_or_default()),
+        }
+    }
+
+    fn try_children(&self) -> std::result::Result<Vec<String>, Errno> {
         let mut names = Vec::new();
         // Most groups are leaves, which two links to a directory tell without reading it: itself and its name.
         if rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 2) {
-            return names;
+            return Ok(names);
         }
-        let Ok(entries) = rustix::fs::Dir::read_from(&self.dir) else { return names };
-        for entry in entries.flatten() {
+        for entry in rustix::fs::Dir::read_from(&self.dir)? {
+            let entry = entry?;
             let kind = match entry.file_type() {
                 FileType::Unknown => rustix::fs::statat(&self.dir, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
                     .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 kind => kind,
             };
-            // The kernel takes names that are no UTF-8; nobody who manages services makes them.
-            if let (FileType::Directory, Ok(name)) = (kind, entry.file_name().to_str()) {
-                if name != "." && name != ".." {
-                    names.push(name.to_string());
-                }
+            let name = entry.file_name().to_bytes();
+            if kind == FileType::Directory && name != b"." && name != b".." {
+                names.push(name::from_bytes(name));
             }
         }
         names.sort_unstable();
-        names
+        Ok(names)
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
@@ -272,15 +315,18 @@ impl Group {
         file.write_all(format!("{value}\n").as_bytes()).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
     }
 
+    /// What no other group has, not even a later one of the same name.
+    pub fn identity(&self) -> std::result::Result<Identity, Errno> {
+        rustix::fs::fstat(&self.dir).map(|stat| (stat.st_dev, stat.st_ino))
+    }
+
     pub fn has(&self, name: &str) -> bool {
         rustix::fs::statat(&self.dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Whether this very group is still what its path leads to.
     pub fn is_alive(&self, tree: &Tree) -> bool {
-        let inode = |fd: &OwnedFd| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
-        let now = open_beneath(&tree.dir, &self.path, OFlags::PATH | OFlags::DIRECTORY);
-        now.is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.dir))
+        self.identity().is_ok_and(|own| tree.is_still(&self.path, own))
     }
 
     /// Does `cgroup.controllers` (it is there) or `cgroup.subtree_control` (it is passed on) name the cpu controller?
@@ -314,13 +360,13 @@ impl Group {
     }
 
     pub fn make_child(&self, name: &str) -> Result<Group> {
-        rustix::fs::mkdirat(&self.dir, name, Mode::from_raw_mode(0o755))
+        rustix::fs::mkdirat(&self.dir, &*name::to_bytes(name), Mode::from_raw_mode(0o755))
             .map_err(|e| Error::io(format!("making {}/{name}", display(&self.path)), e))?;
         self.child(name).ok_or_else(|| gone(name))
     }
 
     pub fn remove_child(&self, name: &str) -> std::result::Result<(), Errno> {
-        rustix::fs::unlinkat(&self.dir, OsStr::from_bytes(name.as_bytes()), rustix::fs::AtFlags::REMOVEDIR)
+        rustix::fs::unlinkat(&self.dir, &*name::to_bytes(name), rustix::fs::AtFlags::REMOVEDIR)
     }
 }
 
@@ -339,7 +385,7 @@ mod tests {
         assert_eq!(normalise("/a//b/./c/").unwrap(), "a/b/c");
         assert_eq!(normalise("/").unwrap(), "");
         assert!(normalise("a/../b").is_err());
-        assert!(normalise("a\nb").is_err());
+        assert!(normalise("a\0b").is_err());
         assert_eq!(parent("a/b"), Some("a"));
         assert_eq!(parent("a"), Some(""));
         assert_eq!(parent(""), None);
@@ -369,6 +415,21 @@ mod tests {
         let mut seen = Vec::new();
         tree.walk("", &mut |group| seen.push(group.path.clone())).unwrap();
         assert_eq!(seen, ["", "a"]);
+    }
+
+    #[test]
+    fn paths_longer_than_the_kernel_takes_at_once() {
+        let dir = crate::testing::TempDir::new();
+        dir.group("");
+        let tree = Host::new(Some(dir.path())).open_tree().unwrap();
+        let mut group = tree.open("").unwrap();
+        for i in 0..30 {
+            group = group.make_child(&format!("{i}{}", "x".repeat(200))).unwrap();
+        }
+        assert!(group.path.len() > 6000 && tree.open(&group.path).unwrap().is_alive(&tree));
+        let mut deepest = String::new();
+        tree.walk("", &mut |group| deepest = group.path.clone()).unwrap();
+        assert_eq!(deepest, group.path);
     }
 
     #[test]

@@ -253,7 +253,11 @@ impl Daemon {
         if path.is_empty() || is_slice(&name) {
             watch(path);
             let Ok(group) = self.tree.open(path) else { return found };
-            for child in self.tree.children(&group) {
+            let children = group.children().unwrap_or_else(|error| {
+                say(Priority::Error, "", &error.message);
+                Vec::new()
+            });
+            for child in children {
                 if unit::from_cgroup_name(&child).is_some() {
                     let child = if path.is_empty() { child } else { format!("{path}/{child}") };
                     found.extend(self.scan(&child, watch));
