@@ -13,6 +13,7 @@ use rustix::fs::inotify;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::output::written;
 use crate::setting::KEYS;
 use crate::state::State;
 use crate::tree::{display, Host, Tree};
@@ -137,8 +138,7 @@ pub fn run(host: &Host, options: &Options, out: &mut dyn Write) -> Result<()> {
                 format!("{}.{:03} {path} {}: {} -> {}", time.as_secs(), time.subsec_millis(), event.what, event.old,
                         event.new)
             };
-            // Whoever reads may have seen enough.
-            if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+            if !written(out.write_all((line + "\n").as_bytes()))? {
                 return Ok(());
             }
             seen += 1;

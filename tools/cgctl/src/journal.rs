@@ -59,7 +59,7 @@ fn log(priority: Priority, unit: &str, complaint: Option<&Complaint>, text: &str
     // Started by hand, it talks to whoever did; a service's words go to the journal with all that belongs to them.
     let service = std::env::var_os("JOURNAL_STREAM").is_some() && Path::new(SOCKET).exists();
     if !service || send(priority, unit, complaint, text).is_err() {
-        eprintln!("{text}");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
     }
 }
 

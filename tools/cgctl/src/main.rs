@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command: what was asked for, done by the library; results to standard output, the rest to standard error.
 
-use std::io::{IsTerminal, Write};
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use cgctl::cli::{self, Cli, Command, Format};
 use cgctl::doctor::{self, Verdict};
 use cgctl::error::{Error, Kind, Result};
 use cgctl::keep::Keep;
+use cgctl::output::{note, print, Stdout};
 use cgctl::persist::{self, daemon_runs, Kept, Lasting};
 use cgctl::policy::{self, Policy};
 use cgctl::run::{self, Run};
@@ -22,21 +24,26 @@ use cgctl::tree::{display, Host, Tree};
 use cgctl::{events, show, target, top, unit, watch};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) if message.use_stderr() => message.exit(),
+        // --help and --version
+        Err(message) => return status(print(message.render().to_string()).map(|()| 0)),
+    };
     let host = Host::new(cli.root.as_deref());
     let running = matches!(cli.command, Some(Command::Run { .. }));
     match execute(&host, cli.command) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            eprintln!("cgctl: {error}");
-            ExitCode::from(if running { run::NOT_STARTED } else { error.kind as u8 })
+        Err(error) if running => {
+            note(error);
+            ExitCode::from(run::NOT_STARTED)
         }
+        done => status(done),
     }
 }
 
-/// Print; a reader who has seen enough is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// The exit status, with the error said.
+fn status(done: Result<u8>) -> ExitCode {
+    done.inspect_err(|error| note(error)).map_or_else(|error| ExitCode::from(error.kind as u8), ExitCode::from)
 }
 
 fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
@@ -47,7 +54,8 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
             let lasting = if persist { Some(Lasting::Always) } else { runtime.then_some(Lasting::UntilBoot) };
             // What is kept is to have an effect now.
             let enable = enable || lasting.is_some();
-            set(host, &target, &settings, lasting, Options { propagate, enable, skip_missing }, dry_run, json)?;
+            let options = Options { propagate, enable, skip_missing, may_vanish: false };
+            set(host, &target, &settings, lasting, options, dry_run, json)?;
         }
         Command::Run { hint, gang, headroom, slice, user, no_systemd, command } => {
             let settings = run_settings(hint, gang, headroom)?;
@@ -56,7 +64,7 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
         Command::Top { interval, sort, all, batch } => {
             let interval = Duration::from_secs_f64(interval);
             match batch {
-                Some(looks) => top::batch(host, interval, sort, all, looks, &mut std::io::stdout())?,
+                Some(looks) => top::batch(host, interval, sort, all, looks, &mut Stdout)?,
                 None if !std::io::stdout().is_terminal() =>
                     return Err(Error::new(Kind::Usage, "top draws on a terminal; without one use --batch N")),
                 None => top::interactive(host, interval, sort, all)?,
@@ -64,20 +72,20 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
         }
         Command::WatchEvents { interval, count, json } => {
             let options = events::Options { interval: Duration::from_secs_f64(interval), count, json };
-            events::run(host, &options, &mut std::io::stdout())?;
+            events::run(host, &options, &mut Stdout)?;
         }
         Command::Apply { file, dry_run, enable, strict, json } => apply(host, &file, dry_run, enable, strict, json)?,
-        Command::Dump => print(&policy::dump(&policies(&host.open_tree()?, "")?)),
+        Command::Dump => print(policy::dump(&policies(&host.open_tree()?, "")?))?,
         Command::Diff { file, json } => return diff(host, &file, json),
         Command::Doctor { target, json } => {
             let findings = doctor::examine(host, target.as_deref())?;
-            print(&if json { to_json(&findings) } else { doctor::text(&findings) });
+            print(if json { to_json(&findings) } else { doctor::text(&findings) })?;
             return Ok(findings.iter().any(|finding| finding.verdict == Verdict::Missing).into());
         }
         Command::Watch { once, verbose } => watch::run(host, once, verbose)?,
         Command::Properties { unit, json } => properties(host, &unit, json)?,
         Command::Completions { shell } => {
-            let _ = std::io::stdout().write_all(&cli::completions(shell));
+            print(cli::completions(shell))?;
         }
         Command::Man { directory } => {
             for (name, page) in cli::manual() {
@@ -100,7 +108,7 @@ fn show_groups(host: &Host, targets: &[String], format: Format) -> Result<()> {
     } else {
         targets.iter().map(|target| show::one(&tree, &target::resolve(host, &tree, target)?)).collect::<Result<_>>()?
     };
-    print(&if format.json {
+    print(if format.json {
         show::json(&states)
     } else if format.tsv {
         show::tsv(&states)
@@ -108,16 +116,14 @@ fn show_groups(host: &Host, targets: &[String], format: Format) -> Result<()> {
         show::table_text(&states)
     } else {
         states.iter().map(show::group_text).collect::<Vec<_>>().join("\n")
-    });
-    Ok(())
+    })
 }
 
 fn show_tree(host: &Host, target: Option<&str>, all: bool, format: Format) -> Result<()> {
     let tree = host.open_tree()?;
     let from = target.map(|target| target::resolve(host, &tree, target)).transpose()?.unwrap_or_default();
     if !format.json && !format.tsv {
-        print(&show::tree_text(&tree, &from, all)?);
-        return Ok(());
+        return print(show::tree_text(&tree, &from, all)?);
     }
     let mut states = Vec::new();
     tree.walk(&from, &mut |group| {
@@ -127,8 +133,7 @@ fn show_tree(host: &Host, target: Option<&str>, all: bool, format: Format) -> Re
             states.push(state);
         }
     })?;
-    print(&if format.json { show::json(&states) } else { show::tsv(&states) });
-    Ok(())
+    print(if format.json { show::json(&states) } else { show::tsv(&states) })
 }
 
 /// What systemd has to be told, where the controller is to be enabled for good.
@@ -140,11 +145,11 @@ fn plan_keep(host: &Host, plan: &Plan) -> Keep {
 }
 
 fn warn_of_systemd(error: &Error) {
-    eprintln!("cgctl: {error}; systemd may disable the cpu controller again, and what is set goes with it");
+    note(format!("{error}; systemd may disable the cpu controller again, and what is set goes with it"));
 }
 
 /// systemd first: what it does not know to be needed it may disable at any time.
-fn carry_out(tree: &Tree, plan: &Plan, keep: &mut Keep) -> Result<()> {
+fn carry_out(tree: &Tree, plan: &Plan, keep: &mut Keep) -> Result<BTreeSet<String>> {
     if let Err(error) = keep.commit() {
         warn_of_systemd(&error);
     }
@@ -159,48 +164,59 @@ fn warn_of_files(host: &Host, plan: &Plan) {
     let values = plan.changes().map(|change| (change.path.as_str(), change.key, change.new.as_str()))
         .chain(plan.unchanged.iter().map(|(path, key, value)| (path.as_str(), *key, value.as_str())));
     for overruled in persist::overruled(host, values) {
-        eprintln!("cgctl: {overruled}; cgctl.service sets that again with the unit's next start or daemon-reload, and when \
-                   something starts or ends beside it. 'cgctl set --runtime' or '--persist' keeps another value");
+        note(format!("{overruled}; cgctl.service sets that again with the unit's next start or daemon-reload, and when \
+                      something starts or ends beside it. 'cgctl set --runtime' or '--persist' keeps another value"));
     }
 }
 
-fn report(plan: &Plan, keep: &Keep, kept: &Kept, dry_run: bool, json: bool) {
-    let changes: Vec<&Change> = plan.changes().collect();
+/// Say what was done, or would be.
+fn report(plan: &Plan, keep: &Keep, kept: &Kept, mut vanished: BTreeSet<String>, dry_run: bool, json: bool) -> Result<()> {
+    let changes: Vec<&Change> = plan.changes().filter(|change| !vanished.contains(&change.path)).collect();
+    vanished.extend(plan.vanished.iter().cloned());
+    let mut out = String::new();
     if json {
         let skipped: Vec<_> = plan.skipped.iter().map(|(path, key)| serde_json::json!({ "path": path, "key": key })).collect();
         let files: Vec<_> = kept.files().map(|(path, written)| (path, if written { "written" } else { "removed" }))
             .chain(kept.unchanged.iter().map(|path| (path.as_str(), "unchanged")))
             .map(|(path, what)| serde_json::json!({ "path": path, "what": what })).collect();
-        return print(&to_json(&serde_json::json!({
+        out = to_json(&serde_json::json!({
             "dry_run": dry_run, "keep": keep.units, "enable": plan.enable, "changes": changes, "skipped": skipped,
-            "files": files,
-        })));
+            "files": files, "vanished": vanished,
+        }));
+    } else {
+        for unit in &keep.units {
+            out += &format!("{unit}: CPUWeight=100 until the next boot, so that systemd keeps the cpu controller\n");
+        }
+        for path in &plan.enable {
+            out += &format!("{}: cgroup.subtree_control +cpu\n", display(path));
+        }
+        for change in changes {
+            out += &format!("{change}\n");
+        }
+        for (path, key) in &plan.skipped {
+            note(format!("{} has no {}: this kernel does not have it", display(path), key.file()));
+        }
+        for path in &vanished {
+            note(format!("{} went away meanwhile and is left out", display(path)));
+        }
+        for (path, key, value) in &plan.unchanged {
+            out += &format!("{}: {} {value} already\n", display(path), key.name());
+        }
+        for (path, written) in kept.files() {
+            let what = if written { "written" } else { "removed" };
+            out += &format!("{path}: {}{what}\n", if dry_run { "would be " } else { "" });
+        }
+        for path in &kept.unchanged {
+            out += &format!("{path}: says so already\n");
+        }
+        if dry_run {
+            out += "nothing was written\n";
+        }
     }
-    for unit in &keep.units {
-        print(&format!("{unit}: CPUWeight=100 until the next boot, so that systemd keeps the cpu controller\n"));
-    }
-    for path in &plan.enable {
-        print(&format!("{}: cgroup.subtree_control +cpu\n", display(path)));
-    }
-    for change in changes {
-        print(&format!("{change}\n"));
-    }
-    for (path, key) in &plan.skipped {
-        eprintln!("cgctl: {} has no {}: this kernel does not have it", display(path), key.file());
-    }
-    for (path, key, value) in &plan.unchanged {
-        print(&format!("{}: {} {value} already\n", display(path), key.name()));
-    }
-    for (path, written) in kept.files() {
-        let what = if written { "written" } else { "removed" };
-        print(&format!("{path}: {}{what}\n", if dry_run { "would be " } else { "" }));
-    }
-    for path in &kept.unchanged {
-        print(&format!("{path}: says so already\n"));
-    }
-    if dry_run {
-        print("nothing was written\n");
-    }
+    print(out).map_err(|mut error| {
+        error.message += if dry_run { "" } else { "; what was asked for is done, only this report of it is lost" };
+        error
+    })
 }
 
 fn set(host: &Host, target: &str, words: &[String], lasting: Option<Lasting>, options: Options, dry_run: bool, json: bool)
@@ -244,17 +260,17 @@ fn set(host: &Host, target: &str, words: &[String], lasting: Option<Lasting>, op
             persist::reload(host)?;
         }
     }
-    report(&plan, &keep, &kept, dry_run, json);
-    kept.warnings.iter().for_each(|warning| eprintln!("cgctl: {warning}"));
+    kept.warnings.iter().for_each(note);
+    report(&plan, &keep, &kept, BTreeSet::new(), dry_run, json)?;
     if lasting.is_none() {
         warn_of_files(host, &plan);
     } else if !daemon_runs(host) {
-        eprintln!("cgctl: cgctl.service does not run, so the next start of {} will not see it:  \
-                   systemctl enable --now cgctl.service", kept.units.join(", "));
+        note(format!("cgctl.service does not run, so the next start of {} will not see it:  \
+                      systemctl enable --now cgctl.service", kept.units.join(", ")));
     }
     if options.propagate && lasting.is_some() && plan.groups().next().is_none() {
-        eprintln!("cgctl: {} does not run now, so it is not known what is above it; nothing was propagated",
-                  kept.units.join(", "));
+        note(format!("{} does not run now, so it is not known what is above it; nothing was propagated",
+                     kept.units.join(", ")));
     }
     Ok(())
 }
@@ -285,16 +301,14 @@ fn apply(host: &Host, file: &Path, dry_run: bool, enable: bool, strict: bool, js
     let tree = host.open_tree()?;
     let (plan, unused) = policy.plan(&tree, enable)?;
     for rule in &unused {
-        eprintln!("cgctl: {}:{}: no group is {} now", file.display(), rule.line, rule.subject);
+        note(format!("{}:{}: no group is {} now", file.display(), rule.line, rule.subject));
     }
     if strict && !unused.is_empty() {
         return Err(Error::not_found("nothing was written, because of --strict"));
     }
     let mut keep = if enable { plan_keep(host, &plan) } else { Keep::default() };
-    if !dry_run {
-        carry_out(&tree, &plan, &mut keep)?;
-    }
-    report(&plan, &keep, &Kept::default(), dry_run, json);
+    let vanished = if dry_run { BTreeSet::new() } else { carry_out(&tree, &plan, &mut keep)? };
+    report(&plan, &keep, &Kept::default(), vanished, dry_run, json)?;
     warn_of_files(host, &plan);
     Ok(())
 }
@@ -303,13 +317,7 @@ fn diff(host: &Host, file: &Path, json: bool) -> Result<u8> {
     let policy = read_policy(file)?;
     let (plan, _) = policy.plan(&host.open_tree()?, true)?;
     let changes: Vec<&Change> = plan.changes().collect();
-    if json {
-        print(&to_json(&changes));
-    } else {
-        for change in &changes {
-            print(&format!("{change}\n"));
-        }
-    }
+    print(if json { to_json(&changes) } else { changes.iter().map(|change| format!("{change}\n")).collect() })?;
     Ok((!changes.is_empty()).into())
 }
 
@@ -324,14 +332,14 @@ fn properties(host: &Host, name: &str, json: bool) -> Result<()> {
         let values: Vec<_> = found.values.iter().map(|(key, (value, origin))| {
             serde_json::json!({ "key": key, "value": value, "file": origin.file, "line": origin.line })
         }).collect();
-        print(&to_json(&values));
+        print(to_json(&values))?;
     } else {
-        for (key, (value, origin)) in &found.values {
-            print(&format!("{}={value}\t{}:{}\n", key.property(), origin.file.display(), origin.line));
-        }
+        print(found.values.iter().map(|(key, (value, origin))| {
+            format!("{}={value}\t{}:{}\n", key.property(), origin.file.display(), origin.line)
+        }).collect::<String>())?;
     }
     for complaint in &found.complaints {
-        eprintln!("cgctl: {complaint}");
+        note(complaint);
     }
     if found.complaints.is_empty() { Ok(()) } else { Err(Error::invalid(format!("{name} has mistakes in its files"))) }
 }

@@ -17,6 +17,7 @@ use crate::dropin;
 use crate::error::{Error, Result};
 use crate::hint::Request;
 use crate::nearest::suggestion;
+use crate::output::note;
 use crate::setting::{same, Key, Settings};
 use crate::tree::{base, Host, Tree};
 use crate::unit::{self, Aliases, Finder, Origin};
@@ -208,7 +209,7 @@ impl Kept {
     fn take_back(&self, count: usize) {
         for change in self.changes[..count].iter().rev() {
             if let Err(e) = change.make(change.old.as_deref()) {
-                eprintln!("cgctl: {}", Error::io(&change.path, e).about("what was there before could not be put back"));
+                note(Error::io(&change.path, e).about("what was there before could not be put back"));
             }
         }
     }

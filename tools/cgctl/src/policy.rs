@@ -142,6 +142,14 @@ impl std::fmt::Display for Subject {
     }
 }
 
+/// What a group should have.
+struct Wanted {
+    path: String,
+    settings: Settings,
+    /// Whether some rule has its name in full.
+    named: bool,
+}
+
 /// Text of a policy, for messages that name lines.
 struct Text<'a> {
     name: &'a str,
@@ -244,7 +252,7 @@ impl Policy {
     /// What it takes to make the tree as the policy says, and the rules that no group matches now.
     pub fn plan(&self, tree: &Tree, enable: bool) -> Result<(Plan, Vec<&Rule>)> {
         let mut used = vec![false; self.rules.len()];
-        let mut wanted: Vec<(String, Settings)> = Vec::new();
+        let mut wanted: Vec<Wanted> = Vec::new();
         let mut problem = None;
         tree.walk("", &mut |group| {
             let mut rules: Vec<(usize, &Rule)> =
@@ -253,6 +261,7 @@ impl Policy {
                 return;
             }
             rules.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.subject.rank()));
+            let named = rules.iter().any(|(_, rule)| !is_pattern(rule.subject.text()));
             let mut settings: BTreeMap<Key, (String, &Rule)> = BTreeMap::new();
             for (i, rule) in rules {
                 used[i] = true;
@@ -265,14 +274,15 @@ impl Policy {
                     }
                 }
             }
-            wanted.push((group.path.clone(), settings.into_iter().map(|(key, (value, _))| (key, value)).collect()));
+            let settings = settings.into_iter().map(|(key, (value, _))| (key, value)).collect();
+            wanted.push(Wanted { path: group.path.clone(), settings, named });
         })?;
         if let Some(problem) = problem {
             return Err(problem);
         }
         let mut plan = Plan::default();
-        for (path, settings) in wanted {
-            plan.add(tree, &path, &settings, Options { enable, ..Options::default() })?;
+        for Wanted { path, settings, named } in wanted {
+            plan.add(tree, &path, &settings, Options { enable, may_vanish: !named, ..Options::default() })?;
         }
         plan.enable.sort_unstable();
         plan.enable.dedup();

@@ -14,6 +14,7 @@ use rustix::process::{kill_process, Pid, Signal};
 
 use crate::dbus::Systemd;
 use crate::error::{Error, Result};
+use crate::output::note;
 use crate::persist;
 use crate::set::{Options, Plan};
 use crate::setting::Settings;
@@ -35,14 +36,14 @@ pub struct Run {
 }
 
 fn exec_status(program: &str, error: &std::io::Error) -> u8 {
-    eprintln!("cgctl: {program}: {}", Error::io("cannot be started", std::io::Error::from(error.kind())));
+    note(format!("{program}: {}", Error::io("cannot be started", std::io::Error::from(error.kind()))));
     if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
 fn apply(tree: &Tree, path: &str, settings: &Settings) -> Result<()> {
     let mut plan = Plan::default();
     plan.add(tree, path, settings, Options::default())?;
-    plan.commit(tree)
+    plan.commit(tree).map(drop)
 }
 
 /// Returns the status to exit with.
@@ -123,10 +124,10 @@ impl Drop for Fresh<'_> {
             match self.parent.remove_child(&self.name) {
                 Err(rustix::io::Errno::BUSY) => std::thread::sleep(Duration::from_millis(5)),
                 Err(rustix::io::Errno::NOENT) | Ok(()) => return,
-                Err(e) => return eprintln!("cgctl: {} stays behind: {e}", display(&self.group.path)),
+                Err(e) => return note(format!("{} stays behind: {e}", display(&self.group.path))),
             }
         }
-        eprintln!("cgctl: {} stays behind: its processes do not end", display(&self.group.path));
+        note(format!("{} stays behind: its processes do not end", display(&self.group.path)));
     }
 }
 

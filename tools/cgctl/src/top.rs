@@ -17,6 +17,7 @@ use ratatui::Frame;
 
 use crate::cli::SortBy;
 use crate::error::{Error, Result};
+use crate::output::written;
 use crate::setting::Key;
 use crate::state::State;
 use crate::tree::{display, Host, Tree};
@@ -278,7 +279,7 @@ pub fn batch(host: &Host, interval: Duration, sort: SortBy, all: bool, looks: u6
         let rows: Vec<[String; 8]> = [HEADER.map(String::from)].into_iter()
             .chain(top.rows().into_iter().map(|line| cells(line, true))).collect();
         for row in rows {
-            if writeln!(out, "{}", row.join("\t")).is_err() {
+            if !written(out.write_all((row.join("\t") + "\n").as_bytes()))? {
                 return Ok(());
             }
         }

@@ -311,6 +311,68 @@ fn manual_and_completions() {
     }
 }
 
+/// A shell's line, with the program as "$0" and the fixture's root as "$1".
+fn shell(machine: &Machine, line: &str) -> Output {
+    Command::new("sh").args(["-c", line, env!("CARGO_BIN_EXE_cgctl")]).arg(machine.0.path())
+        .stdin(std::process::Stdio::null()).output().unwrap()
+}
+
+/// What every command prints, and the disk that is full.
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let machine = Machine::with_policies();
+    machine.0.file("p.toml", "[group.jobs]\nhint = \"efficient\"\n");
+    machine.0.file("etc/systemd/system/web.service", "[Service]\nX-CPUHint=pack\n");
+    for words in [
+        "", "show", "show web", "show --json", "show --tsv", "tree", "tree --json", "dump", "diff \"$1\"/p.toml",
+        "diff --json \"$1\"/p.toml", "doctor", "doctor --json", "top -b 1 -i 0.05", "set web hint=pack -n",
+        "set web hint=pack --json -n", "set web hint=pack", "apply \"$1\"/p.toml", "apply --json \"$1\"/p.toml",
+        "properties web.service", "properties --json web.service", "completions bash", "--help", "help", "help set",
+        "set --help", "--version",
+    ] {
+        let full = shell(&machine, &format!("\"$0\" --root \"$1\" {words} > /dev/full"));
+        let said = String::from_utf8(full.stderr).unwrap();
+        assert_eq!(full.status.code(), Some(1), "{words}: {said}");
+        assert!(said.contains("cgctl: standard output: No space left on device"), "{words}: {said}");
+        let unwritable = shell(&machine, &format!("\"$0\" --root \"$1\" {words} 1< /dev/null"));
+        assert_eq!(unwritable.status.code(), Some(1), "{words}, a descriptor that is open for reading");
+        // A reader that has gone
+        let closed = shell(&machine, &format!("{{ \"$0\" --root \"$1\" {words}; echo $? > \"$1\"/status; }} | true"));
+        assert!(closed.stderr.is_empty(), "{words}: {}", String::from_utf8_lossy(&closed.stderr));
+        assert!(matches!(machine.0.read("status").trim(), "0" | "1"), "{words}: {}", machine.0.read("status"));
+    }
+    let done = shell(&machine, "\"$0\" --root \"$1\" set jobs/night hint=pack > /dev/full");
+    assert!(String::from_utf8(done.stderr).unwrap().contains("what was asked for is done"));
+    assert_eq!(machine.read("jobs/night/cpu.hint"), "pack\n");
+    let messages = shell(&machine, "\"$0\" --root \"$1\" set web hint=wrong 2> /dev/full");
+    assert_eq!(messages.status.code(), Some(3), "a message that is lost is no other error");
+    let events = shell(&machine, "\"$0\" --root \"$1\" watch-events -i 0.05 --count 1 > /dev/full & sleep 0.3; \
+                                  echo pack > \"$1\"/sys/fs/cgroup/jobs/cpu.hint; wait $!");
+    assert_eq!(events.status.code(), Some(1), "{}", String::from_utf8_lossy(&events.stderr));
+}
+
+#[test]
+fn many_groups_need_few_descriptors() {
+    let machine = Machine::new();
+    for i in 0..300 {
+        machine.0.group(&format!("many/pod{i}"));
+    }
+    // Deeper than there are descriptors
+    let deep = format!("deep/{}", vec!["x"; 60].join("/"));
+    machine.0.group(&deep);
+    machine.0.file("p.toml", "[group.\"many/pod*\"]\nhint = \"pack\"\nheadroom = 1\n[group.\"deep/*\"]\nhint = \"pack\"\n");
+    for part in deep.match_indices('/').map(|(at, _)| &deep[..at]).skip(1) {
+        machine.0.group(part);
+    }
+    let done = shell(&machine, "ulimit -n 16; exec \"$0\" --root \"$1\" apply \"$1\"/p.toml");
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(machine.read("many/pod299/cpu.headroom"), "1.00\n");
+    assert_eq!(machine.read(&format!("{deep}/cpu.hint")), "pack\n");
+    let done = shell(&machine, "ulimit -n 4; exec \"$0\" --root \"$1\" tree");
+    assert_ne!(done.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("ulimit -n"), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 #[test]
 fn batch_top() {
     let machine = Machine::with_policies();
