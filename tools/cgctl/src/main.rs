@@ -181,7 +181,7 @@ fn report(plan: &Plan, keep: &Keep, kept: &Kept, mut vanished: BTreeSet<String>,
             .map(|(path, what)| serde_json::json!({ "path": path, "what": what })).collect();
         out = to_json(&serde_json::json!({
             "dry_run": dry_run, "keep": keep.units, "enable": plan.enable, "changes": changes, "skipped": skipped,
-            "files": files, "vanished": vanished,
+            "files": files, "warnings": kept.warnings, "vanished": vanished,
         }));
     } else {
         for unit in &keep.units {

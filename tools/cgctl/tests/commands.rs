@@ -261,6 +261,9 @@ fn kept_until_boot_and_for_good() {
         { "path": "/run/systemd/system/web.service.d/zz-cgctl-runtime.conf", "what": "removed" },
     ]));
     holds("energy");
+    let text = machine.status(0, &["set", "new.slice", "gang=1", "--persist", "--json", "-n"]);
+    let json: serde_json::Value = serde_json::from_str(text.split("cgctl:").next().unwrap()).unwrap();
+    assert!(json["warnings"][0].as_str().unwrap().contains("new.slice is not there now"), "{json}");
     machine.0.file("etc/systemd/system/web.service.d/override.conf", "[Service]\nX-CPUHint=scan_none\n");
     let text = machine.status(3, &["set", "web.service", "hint=pack", "gang=1", "--persist"]);
     assert!(text.contains("/etc/systemd/system/web.service.d/override.conf:2 says X-CPUHint=scan_none"), "{text}");
