@@ -3,7 +3,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::name;
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -66,12 +69,14 @@ pub enum Command {
     /// Show what groups have, what is in force, and why (default: all groups that say something)
     #[command(after_help = TARGETS)]
     Show {
+        #[arg(value_parser = group_name())]
         targets: Vec<String>,
         #[command(flatten)]
         format: Format,
     },
     /// Show the tree of groups with their policies
     Tree {
+        #[arg(value_parser = group_name())]
         target: Option<String>,
         /// Groups without a policy, too
         #[arg(long, short)]
@@ -82,6 +87,7 @@ pub enum Command {
     /// Set policies of one group, all of them or none
     #[command(after_help = TARGETS)]
     Set {
+        #[arg(value_parser = group_name())]
         target: String,
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -182,6 +188,7 @@ pub enum Command {
     /// Look for what is missing, and say what mends it
     Doctor {
         /// Look at the way to this group, too
+        #[arg(value_parser = group_name())]
         target: Option<String>,
         #[arg(long)]
         json: bool,
@@ -205,6 +212,11 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
     /// Write manual pages into a directory
     Man { directory: PathBuf },
+}
+
+/// What is given as a name may have any bytes. Text is as this program prints it in JSON and in policies.
+fn group_name() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|name| name.into_string().unwrap_or_else(name::from_os))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

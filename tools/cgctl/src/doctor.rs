@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::setting::KEYS;
 use crate::state::{policies, State};
-use crate::tree::{display, find_cgroup2, Host, Tree};
+use crate::tree::{display, Host, Tree};
 use crate::unit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,11 +49,9 @@ pub fn examine(host: &Host, target: Option<&str>) -> Result<Vec<Finding>> {
         return Ok(found);
     };
     found.push(finding(Verdict::Ok, format!("cgroup2 is mounted at {}", tree.mount), None));
-    if let Some(mount) = find_cgroup2(&mounts) {
-        if !mount.options.split(',').any(|option| option == "nsdelegate") {
-            found.push(finding(Verdict::Note, "cgroup2 is mounted without nsdelegate: containers can change their own limits",
-                               Some(&format!("mount -o remount,nsdelegate {}", mount.point))));
-        }
+    if !tree.options.is_empty() && !tree.options.split(',').any(|option| option == "nsdelegate") {
+        found.push(finding(Verdict::Note, "cgroup2 is mounted without nsdelegate: containers can change their own limits",
+                           Some(&format!("mount -o remount,nsdelegate {}", tree.mount))));
     }
     controllers(host, &tree, &mut found)?;
     kernel(host, &tree, &mut found)?;
@@ -133,8 +131,11 @@ fn kernel(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
 /// The command that has the controller enabled below `above`, for what is at `path`. In the tree of a systemd, that is
 /// asked: what others enable there, it disables again.
 fn enable(tree: &Tree, path: &str, above: &str) -> String {
-    let parts: Vec<&str> = path.split('/').collect();
-    let depth = above.split('/').filter(|part| !part.is_empty()).count();
+    let directly = || format!("echo +cpu > {}{}/cgroup.subtree_control", tree.mount,
+                              if above.is_empty() { String::new() } else { format!("/{above}") });
+    let (Some(place), Some(top)) = (tree.in_manager(path), tree.in_manager(above)) else { return directly() };
+    let parts: Vec<&str> = place.split('/').collect();
+    let depth = top.split('/').filter(|part| !part.is_empty()).count();
     // Below user@UID.service it is that user's own systemd.
     let user = parts.iter().enumerate().find_map(|(at, part)| {
         let uid = part.strip_prefix("user@")?.strip_suffix(".service")?;
@@ -152,8 +153,7 @@ fn enable(tree: &Tree, path: &str, above: &str) -> String {
             });
             format!("systemctl {whose}set-property {unit} CPUWeight=100")
         }
-        _ if above.is_empty() => format!("echo +cpu > {}/cgroup.subtree_control", tree.mount),
-        _ => format!("echo +cpu > {}/{above}/cgroup.subtree_control", tree.mount),
+        _ => directly(),
     }
 }
 

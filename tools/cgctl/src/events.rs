@@ -5,7 +5,9 @@
 //! write, headroom that begins or ceases to bind) no notice is given; that is looked at in intervals.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{poll, PollFd, PollFlags};
@@ -13,6 +15,7 @@ use rustix::fs::inotify;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::name;
 use crate::output::written;
 use crate::setting::KEYS;
 use crate::state::State;
@@ -93,7 +96,7 @@ fn watch_all(host: &Host, tree: &Tree, queue: &rustix::fd::OwnedFd) {
         let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::MODIFY
             | inotify::WatchFlags::ONLYDIR;
         // Too many groups for this user's limit: the interval still finds everything.
-        let _ = inotify::add_watch(queue, mount.join(&group.path), flags);
+        let _ = inotify::add_watch(queue, mount.join(OsStr::from_bytes(&name::to_bytes(&group.path))), flags);
     });
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::dbus::Systemd;
 use crate::error::{Kind, Result};
-use crate::tree::Host;
+use crate::tree::{Host, Tree};
 use crate::unit;
 
 /// Units that need the controller, although nothing says so to systemd; after commit(), those that it was told of.
@@ -20,8 +20,9 @@ pub struct Keep {
 
 impl Keep {
     /// Which units that takes, for some groups; nothing is changed yet. Groups of no unit need none.
-    pub fn plan<'a>(host: &Host, groups: impl Iterator<Item = &'a str>) -> Result<Keep> {
-        let units: BTreeSet<&str> = groups.filter_map(unit::owner).collect();
+    pub fn plan<'a>(host: &Host, tree: &Tree, groups: impl Iterator<Item = &'a str>) -> Result<Keep> {
+        let groups: Vec<String> = groups.filter_map(|path| tree.in_manager(path)).collect();
+        let units: BTreeSet<&str> = groups.iter().filter_map(|path| unit::owner(path)).collect();
         if units.is_empty() || !host.is_live() {
             return Ok(Keep::default());
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Show, set and keep the CPU policy files of cgroup v2: `cpu.hint`, `cpu.gang`, `cpu.headroom`.
 //!
-//! From the bottom up: `name` has names of any bytes as text, `tree` opens groups and their files, `hint` and `setting`
-//! know values, `unit` knows unit files, `state` reads a group and `why` explains it, `target` finds a group by what
+//! From the bottom up: `name` has names of any bytes as text, `mount` knows which part of the hierarchy is to be seen
+//! where, `tree` opens groups and their files, `hint` and `setting` know values, `unit` knows unit files, `state` reads a group and `why` explains it, `target` finds a group by what
 //! somebody calls it, `set` and `policy` change groups, `dropin` and `persist` keep what was set for units, `dbus`
 //! speaks with systemd, `keep` has it keep the controller, and `watch`, `run`, `top`, `events`, `doctor`, `show` are
 //! commands; `output` is what all of them print with.
@@ -17,6 +17,7 @@ pub mod hint;
 pub mod journal;
 pub mod keep;
 pub mod listing;
+pub mod mount;
 pub mod name;
 pub mod nearest;
 pub mod persist;

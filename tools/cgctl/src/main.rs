@@ -15,7 +15,7 @@ use cgctl::error::{Error, Kind, Result};
 use cgctl::keep::Keep;
 use cgctl::output::{note, print, Stdout};
 use cgctl::persist::{self, daemon_runs, Kept, Lasting};
-use cgctl::policy::{self, Policy};
+use cgctl::policy::{self, Policy, Rule};
 use cgctl::run::{self, Run};
 use cgctl::set::{Change, Options, Plan};
 use cgctl::setting::{parse_assignments, Key, Settings};
@@ -75,7 +75,7 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
             events::run(host, &options, &mut Stdout)?;
         }
         Command::Apply { file, dry_run, enable, strict, json } => apply(host, &file, dry_run, enable, strict, json)?,
-        Command::Dump => print(policy::dump(&policies(&host.open_tree()?, "")?))?,
+        Command::Dump => print(policy::dump(&host.open_tree()?)?)?,
         Command::Diff { file, json } => return diff(host, &file, json),
         Command::Doctor { target, json } => {
             let findings = doctor::examine(host, target.as_deref())?;
@@ -137,8 +137,8 @@ fn show_tree(host: &Host, target: Option<&str>, all: bool, format: Format) -> Re
 }
 
 /// What systemd has to be told, where the controller is to be enabled for good.
-fn plan_keep(host: &Host, plan: &Plan) -> Keep {
-    Keep::plan(host, plan.groups()).unwrap_or_else(|error| {
+fn plan_keep(host: &Host, tree: &Tree, plan: &Plan) -> Keep {
+    Keep::plan(host, tree, plan.groups()).unwrap_or_else(|error| {
         warn_of_systemd(&error);
         Keep::default()
     })
@@ -157,13 +157,13 @@ fn carry_out(tree: &Tree, plan: &Plan, keep: &mut Keep) -> Result<BTreeSet<Strin
 }
 
 /// What is set on a unit against its own files does not last, as the daemon reads those again.
-fn warn_of_files(host: &Host, plan: &Plan) {
+fn warn_of_files(host: &Host, tree: &Tree, plan: &Plan) {
     if !daemon_runs(host) {
         return;
     }
     let values = plan.changes().map(|change| (change.path.as_str(), change.key, change.new.as_str()))
         .chain(plan.unchanged.iter().map(|(path, key, value)| (path.as_str(), *key, value.as_str())));
-    for overruled in persist::overruled(host, values) {
+    for overruled in persist::overruled(host, tree, values) {
         note(format!("{overruled}; cgctl.service sets that again with the unit's next start or daemon-reload, and when \
                       something starts or ends beside it. 'cgctl set --runtime' or '--persist' keeps another value"));
     }
@@ -251,7 +251,7 @@ fn set(host: &Host, target: &str, words: &[String], lasting: Option<Lasting>, op
         }
         None => Kept::default(),
     };
-    let mut keep = if options.enable { plan_keep(host, &plan) } else { Keep::default() };
+    let mut keep = if options.enable { plan_keep(host, &tree, &plan) } else { Keep::default() };
     if !dry_run {
         // The drop-in first: of the two, it is the one that is taken back without a trace.
         kept.write()?;
@@ -263,7 +263,7 @@ fn set(host: &Host, target: &str, words: &[String], lasting: Option<Lasting>, op
     kept.warnings.iter().for_each(note);
     report(&plan, &keep, &kept, BTreeSet::new(), dry_run, json)?;
     if lasting.is_none() {
-        warn_of_files(host, &plan);
+        warn_of_files(host, &tree, &plan);
     } else if !daemon_runs(host) {
         note(format!("cgctl.service does not run, so the next start of {} will not see it:  \
                       systemctl enable --now cgctl.service", kept.units.join(", ")));
@@ -296,26 +296,31 @@ fn read_policy(file: &Path) -> Result<Policy> {
     Policy::parse(&name, &text.map_err(|e| Error::io(&name, e))?)
 }
 
+fn say_unused(file: &Path, unused: &[&Rule]) {
+    for rule in unused {
+        note(format!("{}:{}: no group is {} now", file.display(), rule.line, rule.subject));
+    }
+}
+
 fn apply(host: &Host, file: &Path, dry_run: bool, enable: bool, strict: bool, json: bool) -> Result<()> {
     let policy = read_policy(file)?;
     let tree = host.open_tree()?;
     let (plan, unused) = policy.plan(&tree, enable)?;
-    for rule in &unused {
-        note(format!("{}:{}: no group is {} now", file.display(), rule.line, rule.subject));
-    }
+    say_unused(file, &unused);
     if strict && !unused.is_empty() {
         return Err(Error::not_found("nothing was written, because of --strict"));
     }
-    let mut keep = if enable { plan_keep(host, &plan) } else { Keep::default() };
+    let mut keep = if enable { plan_keep(host, &tree, &plan) } else { Keep::default() };
     let vanished = if dry_run { BTreeSet::new() } else { carry_out(&tree, &plan, &mut keep)? };
     report(&plan, &keep, &Kept::default(), vanished, dry_run, json)?;
-    warn_of_files(host, &plan);
+    warn_of_files(host, &tree, &plan);
     Ok(())
 }
 
 fn diff(host: &Host, file: &Path, json: bool) -> Result<u8> {
     let policy = read_policy(file)?;
-    let (plan, _) = policy.plan(&host.open_tree()?, true)?;
+    let (plan, unused) = policy.plan(&host.open_tree()?, true)?;
+    say_unused(file, &unused);
     let changes: Vec<&Change> = plan.changes().collect();
     print(if json { to_json(&changes) } else { changes.iter().map(|change| format!("{change}\n")).collect() })?;
     Ok((!changes.is_empty()).into())

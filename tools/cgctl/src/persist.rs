@@ -139,7 +139,7 @@ impl Kept {
 
     fn add(&mut self, finder: &mut Finder, aliases: &Aliases, tree: &Tree, group: &str, settings: &Settings,
            lasting: Lasting) -> Result<()> {
-        let unit = unit_of(group)?;
+        let unit = &*unit_of(tree, group)?;
         if settings.get(&Key::Hint).is_some_and(|hint| Request::is_edit(hint)) {
             return Err(Error::invalid("hint: what is kept has to be in full, not +word or -word"));
         }
@@ -221,10 +221,15 @@ impl Kept {
 }
 
 /// The system manager's unit that a group is, not one that it is in.
-fn unit_of(group: &str) -> Result<&str> {
-    let unit = unit::from_cgroup_name(base(group)).ok_or_else(|| Error::invalid(format!(
+fn unit_of(tree: &Tree, group: &str) -> Result<String> {
+    // One that does not run goes by its name.
+    let place = if tree.exists(group) { tree.in_manager(group) } else { Some(group.to_string()) };
+    let place = place.ok_or_else(|| Error::invalid(format!("/{group} is not below this machine's systemd")))?;
+    let unit = unit::from_cgroup_name(base(&place)).ok_or_else(|| Error::invalid(format!(
         "/{group} is no systemd unit, so there is nothing to keep it in; put it into a policy and 'cgctl apply' it")))?;
-    let Some(above) = group.split('/').rev().skip(1).find(|part| !part.ends_with(".slice")) else { return Ok(unit) };
+    let Some(above) = place.split('/').rev().skip(1).find(|part| !part.ends_with(".slice")) else {
+        return Ok(unit.to_string());
+    };
     Err(Error::invalid(if above.starts_with("user@") {
         format!("{unit} belongs to a user's own systemd, which cgctl.service does not follow; use \
                  ExecStartPre=cgctl set self ... in the unit")
@@ -348,19 +353,19 @@ impl std::fmt::Display for Overruled {
 }
 
 /// What units' files say against values that groups are given.
-pub fn overruled<'a>(host: &Host, values: impl Iterator<Item = (&'a str, Key, &'a str)>) -> Vec<Overruled> {
+pub fn overruled<'a>(host: &Host, tree: &Tree, values: impl Iterator<Item = (&'a str, Key, &'a str)>) -> Vec<Overruled> {
     let mut files: Option<(Finder, Aliases)> = None;
     let mut said = Vec::new();
     for (group, key, value) in values {
-        let Ok(unit) = unit_of(group) else { continue };
+        let Ok(unit) = unit_of(tree, group) else { continue };
         let (finder, aliases) = files.get_or_insert_with(|| {
             let finder = finder(host);
             let aliases = finder.find_aliases();
             (finder, aliases)
         });
-        if let Some((now, origin)) = finder.properties(unit, &aliases.of(unit)).values.remove(&key) {
+        if let Some((now, origin)) = finder.properties(&unit, &aliases.of(&unit)).values.remove(&key) {
             if !same(key, &now, value) {
-                said.push(Overruled { unit: unit.into(), key, value: now, origin });
+                said.push(Overruled { unit: unit.clone(), key, value: now, origin });
             }
         }
     }
@@ -377,7 +382,9 @@ pub fn reload(host: &Host) -> Result<()> {
 
 /// Whether the daemon that applies drop-ins runs.
 pub fn daemon_runs(host: &Host) -> bool {
-    host.open_tree().and_then(|tree| tree.open("system.slice/cgctl.service")).is_ok()
+    host.open_tree().is_ok_and(|tree| {
+        tree.from_manager("system.slice/cgctl.service").is_some_and(|path| tree.exists(&path))
+    })
 }
 
 #[cfg(test)]
@@ -598,7 +605,7 @@ mod tests {
         dir.file(&format!("{ETC}/a.service.d/x.conf"), "[Service]\nX-CPUHint=pack\nX-CPUHeadroom=3\n");
         let values = [(GROUP, Key::Hint, "energy"), (GROUP, Key::Headroom, "3.00"), ("b", Key::Hint, "pack"),
                       ("system.slice/c.service/a.service", Key::Hint, "energy")];
-        let said = overruled(&host, values.into_iter());
+        let said = overruled(&host, &host.open_tree().unwrap(), values.into_iter());
         assert_eq!(said.len(), 1);
         assert_eq!(said[0].to_string(), "/etc/systemd/system/a.service.d/x.conf:2 says X-CPUHint=pack for a.service");
     }

@@ -20,16 +20,18 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use glob::{MatchOptions, Pattern};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::{Error, Result};
 use crate::hint::Request;
+use crate::name;
 use crate::nearest::suggestion;
 use crate::set::{Options, Plan};
 use crate::setting::{Key, Settings};
 use crate::state::State;
-use crate::tree::{base, normalise, Tree};
+use crate::tree::{display, normalise, Tree};
 use crate::unit;
 
 /// Keys know their place in the file. Values do not: a table that is there only because one below it is has none.
@@ -58,78 +60,62 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// "*" is any text, "?" one character, "[a-c]" and "[!x]" one of a set. A "\" is itself: units have it in their names.
-pub fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        let step = match pattern.get(p) {
-            Some('*') => {
-                star = Some((p + 1, t));
-                p += 1;
-                continue;
-            }
-            Some('?') => Some(1),
-            Some('[') => match set(&pattern[p..], text[t]) {
-                Some((true, length)) => Some(length),
-                Some((false, _)) => None,
-                None => (text[t] == '[').then_some(1),
-            },
-            Some(c) => (*c == text[t]).then_some(1),
-            None => None,
-        };
-        match (step, star) {
-            (Some(step), _) => (p, t) = (p + step, t + 1),
-            (None, Some((after, from))) => {
-                star = Some((after, from + 1));
-                (p, t) = (after, from + 1);
-            }
-            (None, None) => return false,
-        }
+/// "*" is any text, "?" one character, "[a-c]" and "[!x]" one of a set; none of them is a "/". "**" stands for any number
+/// of groups on the way. A "\" is itself: units have it in their names.
+const MATCHING: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+
+/// The one text that a pattern matches, if there is one: it has no wildcards, or each in brackets.
+fn literal(pattern: &str) -> Option<String> {
+    let (mut out, mut rest) = (String::new(), pattern.chars());
+    while let Some(c) = rest.next() {
+        out.push(match c {
+            '*' | '?' => return None,
+            '[' => rest.next().filter(|inner| *inner != '!' && rest.next() == Some(']'))?,
+            c => c,
+        });
     }
-    pattern[p..].iter().all(|c| *c == '*')
+    Some(out)
 }
 
-/// Whether a set takes a character, and how long the set is; None where it is not closed.
-fn set(pattern: &[char], c: char) -> Option<(bool, usize)> {
-    let negated = matches!(pattern.get(1), Some('!' | '^'));
-    let begin = if negated { 2 } else { 1 };
-    let end = begin + 1 + pattern.get(begin + 1..)?.iter().position(|c| *c == ']')?;
-    let (mut i, mut found) = (begin, false);
-    while i < end {
-        if i + 2 < end && pattern[i + 1] == '-' {
-            found |= pattern[i] <= c && c <= pattern[i + 2];
-            i += 3;
-        } else {
-            found |= pattern[i] == c;
-            i += 1;
-        }
-    }
-    Some((found != negated, end + 1))
-}
-
-fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '['])
-}
-
-impl Subject {
-    fn text(&self) -> &str {
-        match self {
-            Subject::Unit(text) | Subject::Group(text) => text,
-        }
-    }
-
-    fn matches(&self, path: &str) -> bool {
-        match self {
-            Subject::Unit(name) => unit::from_cgroup_name(base(path)).is_some_and(|unit| glob(name, unit)),
-            Subject::Group(pattern) => glob(pattern, path),
-        }
-    }
-
+/// A rule, ready to be tried on the groups of a tree.
+struct Ready<'a> {
+    rule: &'a Rule,
+    pattern: Pattern,
+    /// It is about this one only.
+    literal: Option<String>,
     /// Names in full come first, then long patterns.
-    fn rank(&self) -> (bool, usize) {
-        (!is_pattern(self.text()), self.text().len())
+    rank: (bool, usize),
+    used: bool,
+}
+
+impl<'a> Ready<'a> {
+    /// None where it is about a part of the hierarchy that this tree does not have.
+    fn new(tree: &Tree, rule: &'a Rule) -> Result<Option<Ready<'a>>> {
+        let text = match &rule.subject {
+            Subject::Unit(name) => name.clone(),
+            Subject::Group(path) => match tree.from_file_system(path) {
+                Ok(Some(path)) => path,
+                Ok(None) => normalise(path)?,
+                Err(_) => return Ok(None),
+            },
+        };
+        let pattern = Pattern::new(&text).map_err(|e| Error::invalid(format!("{text}: {}", e.msg)))?;
+        let literal = literal(&text);
+        let rank = (literal.is_some(), text.len());
+        Ok(Some(Ready { rule, pattern, literal, rank, used: false }))
+    }
+
+    fn matches(&self, path: &str, unit: Option<&str>) -> bool {
+        let text = match self.rule.subject {
+            Subject::Unit(_) => unit,
+            Subject::Group(_) => Some(path),
+        };
+        text.is_some_and(|text| match &self.literal {
+            Some(literal) => literal == text,
+            // The topmost group is meant by its name only.
+            None => !path.is_empty() && self.pattern.matches_with(text, MATCHING),
+        })
     }
 }
 
@@ -137,7 +123,7 @@ impl std::fmt::Display for Subject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Subject::Unit(name) => write!(f, "unit {name}"),
-            Subject::Group(path) => write!(f, "group /{path}"),
+            Subject::Group(path) => write!(f, "group {}", display(path.trim_start_matches('/'))),
         }
     }
 }
@@ -200,19 +186,18 @@ impl Policy {
         let at = |e: Error| text.error(name.span(), e.message);
         let subject = if is_unit {
             let unit = name.get_ref();
-            let typed = unit.rsplit_once('.').is_some_and(|(_, kind)| unit::TYPES.contains(&kind) || is_pattern(kind));
+            let typed = unit.rsplit_once('.').is_some_and(|(_, kind)| unit::TYPES.contains(&kind) || literal(kind).is_none());
             if !typed || unit.contains('/') {
                 return Err(at(Error::invalid(format!("'{unit}' is no name of a unit; it ends in one of: .{}",
                                                      unit::TYPES.join(" .")))));
             }
             Subject::Unit(unit.clone())
         } else {
-            let path = normalise(name.get_ref()).map_err(at)?;
-            if path.is_empty() {
-                return Err(at(Error::invalid("the root group has none of these files")));
-            }
-            Subject::Group(path)
+            normalise(name.get_ref()).map_err(at)?;
+            Subject::Group(name.get_ref().clone())
         };
+        Pattern::new(name.get_ref()).map_err(|e| at(Error::invalid(format!(
+            "'{}': {}; one of * ? [ that is part of a name stands in brackets, as in [*]", name.get_ref(), e.msg))))?;
         let mut settings = Settings::new();
         let mut put = |name: &str, span: Range<usize>, value: &toml::Value| -> Result<()> {
             let wrong = |e: Error| text.error(span.clone(), e.message);
@@ -251,69 +236,87 @@ impl Policy {
 
     /// What it takes to make the tree as the policy says, and the rules that no group matches now.
     pub fn plan(&self, tree: &Tree, enable: bool) -> Result<(Plan, Vec<&Rule>)> {
-        let mut used = vec![false; self.rules.len()];
-        let mut wanted: Vec<Wanted> = Vec::new();
-        let mut problem = None;
-        tree.walk("", &mut |group| {
-            let mut rules: Vec<(usize, &Rule)> =
-                self.rules.iter().enumerate().filter(|(_, rule)| rule.subject.matches(&group.path)).collect();
-            if rules.is_empty() || group.path.is_empty() {
-                return;
-            }
-            rules.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.subject.rank()));
-            let named = rules.iter().any(|(_, rule)| !is_pattern(rule.subject.text()));
-            let mut settings: BTreeMap<Key, (String, &Rule)> = BTreeMap::new();
-            for (i, rule) in rules {
-                used[i] = true;
-                for (key, value) in &rule.settings {
-                    let (known, first) = settings.entry(*key).or_insert_with(|| (value.clone(), rule));
-                    if known != value && first.subject.rank() == rule.subject.rank() && problem.is_none() {
-                        problem = Some(Error::invalid(format!(
-                            "/{}: lines {} and {} match it equally well and want different {}", group.path, first.line,
-                            rule.line, key.name())));
-                    }
-                }
-            }
-            let settings = settings.into_iter().map(|(key, (value, _))| (key, value)).collect();
-            wanted.push(Wanted { path: group.path.clone(), settings, named });
-        })?;
-        if let Some(problem) = problem {
-            return Err(problem);
-        }
+        let (wanted, unused) = self.wanted(tree)?;
         let mut plan = Plan::default();
         for Wanted { path, settings, named } in wanted {
             plan.add(tree, &path, &settings, Options { enable, may_vanish: !named, ..Options::default() })?;
         }
         plan.enable.sort_unstable();
         plan.enable.dedup();
-        Ok((plan, self.rules.iter().zip(used).filter(|(_, used)| !used).map(|(rule, _)| rule).collect()))
+        Ok((plan, unused))
+    }
+
+    fn wanted(&self, tree: &Tree) -> Result<(Vec<Wanted>, Vec<&Rule>)> {
+        let mut ready: Vec<Ready> = Vec::new();
+        for rule in &self.rules {
+            ready.extend(Ready::new(tree, rule)?);
+        }
+        ready.sort_by_key(|ready| std::cmp::Reverse(ready.rank));
+        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut problem = None;
+        tree.walk("", &mut |group| {
+            let unit = tree.unit_at(&group.path);
+            let mut settings: BTreeMap<Key, (&String, &Rule, _)> = BTreeMap::new();
+            let (mut any, mut named) = (false, false);
+            for ready in ready.iter_mut().filter(|ready| ready.matches(&group.path, unit.as_deref())) {
+                (any, named, ready.used) = (true, named || ready.literal.is_some(), true);
+                for (key, value) in &ready.rule.settings {
+                    let (known, first, rank) = settings.entry(*key).or_insert((value, ready.rule, ready.rank));
+                    if *known != value && *rank == ready.rank && problem.is_none() {
+                        problem = Some(Error::invalid(format!(
+                            "{}: lines {} and {} match it equally well and want different {}", display(&group.path),
+                            first.line.min(ready.rule.line), first.line.max(ready.rule.line), key.name())));
+                    }
+                }
+            }
+            if any {
+                let settings = settings.into_iter().map(|(key, (value, ..))| (key, value.clone())).collect();
+                wanted.push(Wanted { path: group.path.clone(), settings, named });
+            }
+        })?;
+        let used: Vec<*const Rule> = ready.iter().filter(|ready| ready.used).map(|ready| ready.rule as *const Rule).collect();
+        let unused = self.rules.iter().filter(|rule| !used.contains(&(*rule as *const Rule))).collect();
+        problem.map_or(Ok((wanted, unused)), Err)
     }
 }
 
-/// The policy that says what groups have now.
-pub fn dump(states: &[State]) -> String {
+/// The policy that says what groups have now. What this program does not understand stands in it as a comment.
+pub fn dump(tree: &Tree) -> Result<String> {
+    let mut units: BTreeMap<String, u32> = BTreeMap::new();
+    let mut states = Vec::new();
+    tree.walk("", &mut |group| {
+        let unit = tree.unit_at(&group.path);
+        if let Some(unit) = &unit {
+            *units.entry(unit.clone()).or_default() += 1;
+        }
+        let state = State::brief(group);
+        if state.says_something() {
+            states.push((unit, state));
+        }
+    })?;
     let mut out = String::from("# Written by cgctl dump.\n");
-    let mut units: Vec<&str> = states.iter().filter_map(|s| unit::from_cgroup_name(base(&s.path))).collect();
-    units.sort_unstable();
     let quote = |text: &str| toml::Value::String(text.into()).to_string();
-    for state in states {
-        // A unit by its name, unless users have some of the same name.
-        let name = unit::from_cgroup_name(base(&state.path)).filter(|unit| units.iter().filter(|u| *u == unit).count() == 1);
-        let header = match name {
-            Some(unit) => format!("unit.{}", quote_key(unit)),
-            None => format!("group.{}", quote_key(&state.path)),
+    for (unit, state) in &states {
+        // A unit by its name, unless several groups have it.
+        out += &match unit.as_ref().filter(|unit| units[*unit] == 1) {
+            Some(unit) => format!("\n[unit.{}]\n", quote_key(unit)),
+            None if state.path.is_empty() => "\n[group.\"/\"]\n".into(),
+            None => format!("\n[group.{}]\n", quote_key(&Pattern::escape(&state.path))),
         };
-        out += &format!("\n[{header}]\n");
         for (key, value) in state.own() {
-            out += &match key {
+            let line = match key {
                 Key::Hint => format!("hint = {}\n", quote(value)),
                 Key::Gang => format!("gang = {}\n", value == "1"),
                 Key::GangScope => format!("\"gang.scope\" = {}\n", quote(value)),
                 Key::Headroom => format!("headroom = {}\n", quote(value)),
             };
+            if let Err(error) = key.parse(value) {
+                out += &format!("# {}; of a later kernel?\n# ", name::printable(&error.message));
+            }
+            out += &line;
         }
     }
-    out
+    Ok(out)
 }
 
 /// A name with quotes around it, and escapes where TOML wants them.
@@ -339,13 +342,26 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn globs() {
+    fn patterns() {
         for (pattern, text, want) in [
-            ("batch-*.service", "batch-a.service", true), ("batch-*.service", "batch.service", false), ("*", "", true),
+            ("batch-*.service", "batch-a.service", true), ("batch-*.service", "batch.service", false), ("*", "a", true),
             ("a?c", "abc", true), ("[a-c]x", "bx", true), ("[!a-c]x", "bx", false), ("a\\x2d*", "a\\x2db", true),
-            ("**a", "bba", true), ("[", "[", true), ("*.slice", "a.slice/b", false), ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZc", true), ("[[]x[*]", "[x*", true), ("[*]", "a", false), ("*.slice", "a.slice/b", false),
+            // Only "**" crosses a "/".
+            ("a/*", "a/b", true), ("a/*", "a/b/c", false), ("a/*", "a", false), ("a/?", "a//", false), ("a[!b]c", "a/c", false),
+            ("a/**", "a/b", true), ("a/**", "a/b/c", true), ("a/**/z", "a/z", true), ("a/**/z", "a/b/c/z", true),
+            ("**/z", "z", true), ("**/z", "a/b/z", true), ("**/z", "a/bz", false), ("**", "a/b", true), (".*", ".a", true),
+            ("*", ".a", true),
         ] {
-            assert_eq!(glob(pattern, text), want, "{pattern} {text}");
+            assert_eq!(Pattern::new(pattern).unwrap().matches_with(text, MATCHING), want, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_full() {
+        for (pattern, want) in [("a.service", Some("a.service")), ("a[*]b[[]c[]]", Some("a*b[c]")), ("a*", None),
+                                ("a?", None), ("[ab]", None), ("[!a]", None), ("a]", Some("a]"))] {
+            assert_eq!(literal(pattern).as_deref(), want, "{pattern}");
         }
     }
 
@@ -378,8 +394,7 @@ mod tests {
         assert!(unused.is_empty());
         plan.commit(&tree).unwrap();
         assert!(policy.plan(&tree, false).unwrap().0.is_empty());
-        let states = crate::state::policies(&tree, "").unwrap();
-        let again = Policy::parse("dump", &dump(&states)).unwrap();
+        let again = Policy::parse("dump", &dump(&tree).unwrap()).unwrap();
         assert!(again.plan(&tree, false).unwrap().0.is_empty(), "what is dumped describes what is there");
         assert_eq!(again.rules.len(), 4);
     }
@@ -419,6 +434,8 @@ mod tests {
             ("[group.a]\nhint = \"+pack\"\n", "p:2: hint: an edit"),
             ("[group.a]\nhint = [\"pack\"]\n", "p:2: hint cannot be a value of type array"),
             ("[group.a\n", "p:1:"),
+            ("[group.\"a[\"]\n", "p:1: 'a[': invalid range pattern; one of * ? [ that is part of a name"),
+            ("\n[group.\"a**\"]\n", "p:2: 'a**': recursive wildcards must form a single path component"),
         ] {
             let error = Policy::parse("p", text).unwrap_err();
             assert!(error.message.starts_with(want), "{text:?}: {error}");
@@ -441,22 +458,68 @@ mod tests {
         }
 
         #[test]
-        fn any_dump(path in "[a-z\\\\\"/ \\PC]{1,20}", hint in "pack|efficient|wake_hold", gang in any::<bool>()) {
-            if let Ok(path) = normalise(&path) {
-                if !path.is_empty() {
-                    let state = State { path: path.clone(), hint: Some(hint.clone()),
-                                        gang: Some(if gang { "1" } else { "0" }.into()), ..State::default() };
-                    let policy = Policy::parse("dump", &dump(&[state])).unwrap();
-                    prop_assert_eq!(&policy.rules[0].settings[&Key::Hint], &hint);
-                }
-            }
+        fn every_name_can_be_written(text in "\\PC{0,12}|[a*?\\[\\]!-]{0,12}") {
+            prop_assert_eq!(literal(&Pattern::escape(&text)), Some(text));
         }
+    }
 
+    /// Names that systemd makes, and that it never would.
+    fn any_name() -> impl Strategy<Value = String> {
+        let bytes = proptest::collection::vec(any::<u8>().prop_filter("", |b| !matches!(b, 0 | b'/')), 1..6);
+        prop_oneof![
+            3 => "(a|b|_a|a-b|a\\\\x2d)\\.(service|slice|scope)",
+            2 => "[ab*?!\\[\\]{}\"'\\\\# .\n\t-]{1,5}",
+            2 => bytes.prop_map(|bytes| name::from_bytes(&bytes)),
+        ].prop_filter("", |name| name != "." && name != "..")
+    }
+
+    type Values = (usize, bool, usize, u32);
+
+    fn set(dir: &TempDir, path: &str, (hint, gang, scope, headroom): Values) {
+        const HINTS: [&str; 7] = ["inherit", "inherit", "none", "wake_affine pack", "tail_latency pack", "background", "energy"];
+        let file = |name: &str, value: &str| dir.file(&format!("sys/fs/cgroup/{path}/{name}"), &format!("{value}\n"));
+        file("cpu.hint", HINTS[hint % HINTS.len()]);
+        file("cpu.gang", if gang { "1" } else { "0" });
+        file("cpu.gang.scope", crate::setting::SCOPES[scope % crate::setting::SCOPES.len()]);
+        file("cpu.headroom", &crate::setting::format_percent(if headroom > 10_000 { 0 } else { headroom }));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// On any tree: a policy that is dumped matches what is there, and makes it anew.
         #[test]
-        fn glob_is_itself(text in "[a-z.@/-]{0,20}", pattern in "[a-c*?!\\[\\]-]{0,12}") {
-            prop_assert!(glob(&text, &text));
-            prop_assert!(glob("*", &text));
-            glob(&pattern, &text);
+        fn what_is_dumped_describes_what_is_there(
+            groups in proptest::collection::vec((proptest::collection::vec(any_name(), 1..4),
+                                                 (0usize..7, any::<bool>(), 0usize..4, 0u32..20_000)), 1..8),
+            root in proptest::option::of((0usize..7, any::<bool>(), 0usize..4, 0u32..20_000)),
+        ) {
+            let dir = TempDir::new();
+            dir.group("");
+            dir.file("sys/fs/cgroup/cgroup.type", "domain\n");
+            let mut all: BTreeMap<String, Values> = BTreeMap::new();
+            for (names, values) in groups {
+                for end in 1..names.len() {
+                    all.entry(names[..end].join("/")).or_insert((0, false, 0, 0));
+                }
+                all.insert(names.join("/"), values);
+            }
+            // In a namespace the topmost group has the files, too.
+            all.extend(root.map(|values| (String::new(), values)));
+            for (path, values) in &all {
+                dir.group(path);
+                set(&dir, path, *values);
+            }
+            let tree = Host::new(Some(dir.path())).open_tree().unwrap();
+            let text = dump(&tree).unwrap();
+            let policy = Policy::parse("dump", &text).unwrap();
+            let (plan, unused) = policy.plan(&tree, true).unwrap();
+            prop_assert!(plan.changes().next().is_none() && unused.is_empty(), "{text}");
+            for (path, values) in &all {
+                set(&dir, path, (0, false, if values.1 { 1 } else { values.2 }, 0));
+            }
+            policy.plan(&tree, true).unwrap().0.commit(&tree).unwrap();
+            prop_assert_eq!(dump(&tree).unwrap(), text);
         }
     }
 }

@@ -68,14 +68,14 @@ fn in_scope(host: &Host, what: &Run) -> Result<u8> {
     // A user's own systemd has no daemon that reads its files.
     if !user && persist::daemon_runs(host) {
         let values = what.settings.iter().map(|(key, value)| (name.as_str(), *key, value.as_str()));
-        if let Some(overruled) = persist::overruled(host, values).first() {
+        if let Some(overruled) = persist::overruled(host, &host.open_tree()?, values).first() {
             return Err(Error::invalid(format!("{overruled}, and cgctl.service would set that again; change it there, or \
                                                use --no-systemd")));
         }
     }
     systemd.start_scope(&name, slice.as_deref(), &what.command.join(" "), pid)?;
-    let path = target::own_group(host)?;
-    apply(&host.open_tree()?, &path, &what.settings)?;
+    let tree = host.open_tree()?;
+    apply(&tree, &target::own_group(host, &tree)?, &what.settings)?;
     let error = Command::new(&what.command[0]).args(&what.command[1..]).exec();
     Ok(exec_status(&what.command[0], &error))
 }
@@ -86,7 +86,7 @@ fn parent_group(host: &Host, tree: &Tree, slice: Option<&str>) -> Result<Group> 
     if let Some(slice) = slice {
         return tree.open(&normalise(slice)?);
     }
-    let own = target::own_group(host).unwrap_or_default();
+    let own = target::own_group(host, tree).unwrap_or_default();
     let candidates = std::iter::successors(crate::tree::parent(&own).or(Some("")), |p| crate::tree::parent(p));
     let passes = |group: &Group| group.names_cpu("cgroup.subtree_control");
     if let Some(group) = candidates.filter_map(|path| tree.open(path).ok()).find(passes) {

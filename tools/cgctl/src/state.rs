@@ -164,10 +164,15 @@ pub fn missing_file(tree: &Tree, group: &Group, file: &str) -> Error {
         return gone(&group.path);
     }
     let path = display(&group.path);
-    if group.path.is_empty() {
+    // Of groups, only the root of the hierarchy has no type; the topmost that is to be seen need not be that.
+    if group.path.is_empty() && !group.has("cgroup.type") {
         return Error::new(Kind::Unsupported, format!("the root cgroup has no {file}; only groups below it do"));
     }
     // cpu.stat is there without the controller, cpu.weight is not.
+    if !group.has("cpu.weight") && !group.has("cpu.max") && group.path.is_empty() {
+        return Error::new(Kind::Unsupported, format!("{path} has no {file}: the cpu controller is not enabled for it. It \
+                                                       is the topmost group to be seen here, so that is done outside"));
+    }
     if !group.has("cpu.weight") && !group.has("cpu.max") {
         let parent = crate::tree::parent(&group.path).unwrap_or_default();
         return Error::new(Kind::Unsupported, format!(

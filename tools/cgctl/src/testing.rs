@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What tests share: a directory that goes away with them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::name::to_bytes;
 
 pub struct TempDir(PathBuf);
 
@@ -20,15 +24,15 @@ impl TempDir {
         &self.0
     }
 
-    /// A file with its directories.
+    /// A file with its directories; names are as names of groups.
     pub fn file(&self, name: &str, content: &str) {
-        let path = self.0.join(name);
+        let path = self.0.join(OsStr::from_bytes(&to_bytes(name)));
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
         std::fs::write(path, content).expect("a file of the test");
     }
 
     pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+        std::fs::read_to_string(self.0.join(OsStr::from_bytes(&to_bytes(name)))).unwrap_or_default()
     }
 
     /// A group as a kernel with all of the files has it.

@@ -6,6 +6,7 @@
 //! its directory: when it is removed, and even when another takes its name, files of the old one give ENOENT or ENODEV,
 //! which is reported as what it is.
 
+use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +18,9 @@ use rustix::fs::{openat, openat2, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
+use crate::mount::{self, Mount, Place};
 use crate::name;
+use crate::unit;
 
 /// The file systems that a command works on: "/" or a fixture's directory.
 #[derive(Clone, Debug)]
@@ -44,68 +47,58 @@ impl Host {
         std::fs::read(self.path(absolute)).map(|bytes| name::from_bytes(&bytes)).map_err(|e| Error::io(absolute, e))
     }
 
-    /// Where cgroup2 is mounted, as an absolute path of the host.
-    pub fn cgroup_mount(&self) -> Result<String> {
-        let mounts = self.read("/proc/self/mountinfo").unwrap_or_default();
-        if let Some(found) = find_cgroup2(&mounts) {
-            return Ok(found.point);
+    /// The mounts of cgroup2; the first is worked on.
+    fn mounts(&self) -> Result<Vec<Mount>> {
+        let found = mount::find(&self.read("/proc/self/mountinfo").unwrap_or_default());
+        if found.is_empty() && !self.is_live() && self.path("/sys/fs/cgroup").is_dir() {
+            return Ok(vec![Mount { point: "/sys/fs/cgroup".into(), root: Place::default(), options: String::new() }]);
         }
-        if !self.is_live() && self.path("/sys/fs/cgroup").is_dir() {
-            return Ok("/sys/fs/cgroup".into());
+        if found.is_empty() {
+            return Err(Error::new(Kind::Unsupported, "cgroup2 is not mounted; 'cgctl doctor' says more"));
         }
-        Err(Error::new(Kind::Unsupported, "cgroup2 is not mounted; 'cgctl doctor' says more"))
+        Ok(found)
+    }
+
+    /// The group of a process, as the kernel names it.
+    pub fn process_group(&self, pid: &str) -> Result<Option<String>> {
+        let text = self.read(&format!("/proc/{pid}/cgroup"))?;
+        Ok(text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_string))
     }
 
     pub fn open_tree(&self) -> Result<Tree> {
-        let mount = self.cgroup_mount()?;
-        let path = self.path(&mount);
+        let mut mounts = self.mounts()?;
+        let path = self.path(&mounts[0].point);
         let dir = rustix::fs::open(&path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| Error::io(path.display(), e))?;
-        Ok(Tree { dir, mount })
+        let first = mounts.remove(0);
+        let place = |pid: &str| self.process_group(pid).ok().flatten().map(|path| Place::parse(&path));
+        // systemd is in a group of that name below the root of its tree. Without one, the root is that of the namespace,
+        // unless more of the tree is to be seen.
+        let manager = place("1").and_then(|mut place| place.down.pop().filter(|name| name == "init.scope").map(|_| place))
+            .unwrap_or_else(|| Place { up: first.root.up, down: Vec::new() });
+        Ok(Tree { dir, mount: first.point, options: first.options, root: first.root, others: mounts, own: place("self"),
+                  manager, names: OnceCell::new() })
     }
 }
 
-/// The line of /proc/self/mountinfo for cgroup2.
-pub struct Mount {
-    pub point: String,
-    pub options: String,
-}
-
-pub fn find_cgroup2(mountinfo: &str) -> Option<Mount> {
-    mountinfo.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut right = right.split(' ');
-        if right.next()? != "cgroup2" {
-            return None;
-        }
-        let options = right.nth(1).unwrap_or_default().to_string();
-        Some(Mount { point: unescape_octal(left.split(' ').nth(4)?), options })
-    })
-}
-
-/// "\040" and its like, as the kernel writes blanks in mount points.
-fn unescape_octal(text: &str) -> String {
-    let bytes = name::to_bytes(text);
-    let (mut out, mut rest) = (Vec::new(), &*bytes);
-    while let Some((&first, tail)) = rest.split_first() {
-        if first == b'\\' && tail.len() >= 3 {
-            if let Ok(value) = u8::from_str_radix(&String::from_utf8_lossy(&tail[..3]), 8) {
-                out.push(value);
-                rest = &tail[3..];
-                continue;
-            }
-        }
-        out.push(first);
-        rest = tail;
-    }
-    name::from_bytes(&out)
-}
-
-/// The mounted tree. Paths in it have no leading slash; "" is its root.
+/// The mounted tree. Paths in it are as below the mount point, without a leading slash; "" is its root, which need not
+/// be that of the hierarchy.
 #[derive(Debug)]
 pub struct Tree {
     dir: OwnedFd,
     pub mount: String,
+    /// Of the mount.
+    pub options: String,
+    /// The group that is mounted.
+    root: Place,
+    /// Where else parts of the hierarchy are mounted.
+    others: Vec<Mount>,
+    /// The group of this process.
+    own: Option<Place>,
+    /// The root of the systemd that is process 1: its slices are below that.
+    manager: Place,
+    /// What leads from the mounted group to the root of the cgroup namespace, as far as it can be seen.
+    names: OnceCell<Vec<String>>,
 }
 
 /// A group, held open. Its path is text (see `name`), like all paths here.
@@ -200,6 +193,82 @@ fn is_passed_over(errno: Errno) -> bool {
 }
 
 impl Tree {
+    /// The names that lead to the root of the cgroup namespace where that is further down than the mount's. The kernel
+    /// does not tell them, so this process is looked for: it knows how far it is below that root.
+    fn names(&self) -> &[String] {
+        self.names.get_or_init(|| {
+            let Some(own) = self.own.as_ref().filter(|own| own.up <= self.root.up) else { return Vec::new() };
+            let above = self.root.up - own.up;
+            let pid = std::process::id().to_string();
+            let mut found = None;
+            let _ = self.walk("", &mut |group| {
+                let parts: Vec<&str> = group.path.split('/').filter(|part| !part.is_empty()).collect();
+                if found.is_none() && parts.len() == above + own.down.len() && parts[above..].iter().eq(&own.down)
+                    && group.read("cgroup.threads").ok().flatten().is_some_and(|text| text.lines().any(|line| line == pid)) {
+                    found = Some(parts[..above].iter().map(ToString::to_string).collect());
+                }
+            });
+            found.unwrap_or_default()
+        })
+    }
+
+    /// Our path of a group that the kernel names (/proc/PID/cgroup), None where it is not in this tree.
+    pub fn from_kernel(&self, path: &str) -> Option<String> {
+        Place::parse(path).below(&self.root, || self.names().to_vec())
+    }
+
+    /// Our path of a path in the file system: None where nothing is mounted there, an error where this tree does not
+    /// have what is.
+    pub fn from_file_system(&self, path: &str) -> Result<Option<String>> {
+        let below = |point: &str| path.strip_prefix(point).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let own = below(&self.mount).map(|rest| (self.mount.len(), None, rest));
+        let others = self.others.iter().filter_map(|mount| Some((mount.point.len(), Some(mount), below(&mount.point)?)));
+        Ok(match others.chain(own).max_by_key(|(length, ..)| *length) {
+            None => None,
+            Some((_, None, rest)) => Some(normalise(rest)?),
+            Some((_, Some(mount), rest)) => {
+                let top = mount.root.below(&self.root, || self.names().to_vec()).ok_or_else(|| Error::not_found(format!(
+                    "{path} is not in the part of the cgroup tree that is mounted at {}", self.mount)))?;
+                Some(join(&top, &normalise(rest)?).trim_end_matches('/').to_string())
+            }
+        })
+    }
+
+    /// A group's path in the tree of the system manager, None where it is not in that.
+    pub fn in_manager(&self, path: &str) -> Option<String> {
+        let (top, rest) = self.manager_roots()?;
+        if path == top { Some(rest) } else { Some(join(&rest, if top.is_empty() { path } else {
+            path.strip_prefix(&top)?.strip_prefix('/')?
+        })) }
+    }
+
+    /// The reverse.
+    pub fn from_manager(&self, path: &str) -> Option<String> {
+        let (top, rest) = self.manager_roots()?;
+        if path == rest { Some(top) } else { Some(join(&top, if rest.is_empty() { path } else {
+            path.strip_prefix(&rest)?.strip_prefix('/')?
+        })) }
+    }
+
+    /// The topmost group that is both in this tree and in the system manager's: its path in the one and in the other.
+    fn manager_roots(&self) -> Option<(String, String)> {
+        match self.manager.below(&self.root, || self.names().to_vec()) {
+            Some(top) => Some((top, String::new())),
+            // What is above the namespace cannot be seen.
+            None => self.root.below(&self.manager, Vec::new).map(|rest| (String::new(), rest)),
+        }
+    }
+
+    /// The system manager's unit whose own group this is.
+    pub fn unit_at(&self, path: &str) -> Option<String> {
+        unit::at(&self.in_manager(path)?).map(str::to_string)
+    }
+
+    /// What is mounted, where it is not all of what can be seen.
+    pub fn is_part(&self) -> bool {
+        self.root != Place::default()
+    }
+
     pub fn open(&self, path: &str) -> Result<Group> {
         self.try_open(path).map_err(|e| match e {
             Errno::NOENT | Errno::NOTDIR => Error::not_found(format!("there is no cgroup {}", display(path))),
@@ -394,15 +463,6 @@ mod tests {
     }
 
     #[test]
-    fn mounts() {
-        let text = "30 23 0:26 / /sys rw - sysfs sysfs rw\n\
-                    31 30 0:27 / /sys/fs/cg\\040x rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
-        let mount = find_cgroup2(text).unwrap();
-        assert_eq!((mount.point.as_str(), mount.options.as_str()), ("/sys/fs/cg x", "rw,nsdelegate"));
-        assert!(find_cgroup2("").is_none());
-    }
-
-    #[test]
     fn links_do_not_lead_out() {
         let dir = crate::testing::TempDir::new();
         std::fs::create_dir_all(dir.path().join("sys/fs/cgroup/a")).unwrap();
@@ -452,12 +512,6 @@ mod tests {
                 prop_assert!(!normal.starts_with('/') && normal.split('/').all(|part| part != ".."));
                 prop_assert_eq!(normalise(&normal).unwrap(), normal);
             }
-        }
-
-        #[test]
-        fn any_mountinfo(text in "\\PC*") {
-            find_cgroup2(&text);
-            unescape_octal(&text);
         }
     }
 }

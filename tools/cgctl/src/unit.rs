@@ -78,6 +78,13 @@ pub fn owner(path: &str) -> Option<&str> {
     owner
 }
 
+/// The system manager's unit whose own group this is, not one that it is in.
+pub fn at(path: &str) -> Option<&str> {
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let slices = above.is_empty() || above.split('/').all(|part| unit_type(part) == Some("slice"));
+    from_cgroup_name(name).filter(|_| slices)
+}
+
 /// Where a slice is in the tree: "a-b.slice" is "a.slice/a-b.slice".
 pub fn slice_path(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".slice")?;

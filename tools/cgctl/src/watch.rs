@@ -103,6 +103,8 @@ impl Later {
 
 pub struct Daemon {
     tree: Tree,
+    /// The root of systemd's tree.
+    top: String,
     finder: Finder,
     aliases: Aliases,
     /// Unit -> where it is.
@@ -137,8 +139,9 @@ fn wanted(settings: &Settings, mark: &[Key]) -> Settings {
 
 impl Daemon {
     pub fn new(host: &Host, verbose: bool) -> Result<Daemon> {
+        let tree = host.open_tree()?;
         let mut daemon = Daemon {
-            tree: host.open_tree()?, finder: Finder::new(host), aliases: Aliases::default(), units: HashMap::new(),
+            top: tree.from_manager("").unwrap_or_default(), tree, finder: Finder::new(host), aliases: Aliases::default(), units: HashMap::new(),
             applied: HashMap::new(), asked: HashSet::new(), said: HashMap::new(), later: Later::default(), verbose,
         };
         daemon.aliases = daemon.finder.find_aliases();
@@ -245,12 +248,11 @@ impl Daemon {
     /// nothing comes in between. Returns the units found, none of them applied yet.
     fn scan(&mut self, path: &str, watch: &mut dyn FnMut(&str)) -> Vec<String> {
         let mut found = Vec::new();
-        let name = base(path).to_string();
-        if let Some(unit) = unit::from_cgroup_name(&name) {
-            self.units.insert(unit.to_string(), path.to_string());
-            found.push(unit.to_string());
+        if let Some(unit) = self.tree.unit_at(path) {
+            self.units.insert(unit.clone(), path.to_string());
+            found.push(unit);
         }
-        if path.is_empty() || is_slice(&name) {
+        if path == self.top || is_slice(base(path)) {
             watch(path);
             let Ok(group) = self.tree.open(path) else { return found };
             let children = group.children().unwrap_or_else(|error| {
@@ -308,7 +310,7 @@ impl Daemon {
         self.units.clear();
         self.applied.clear();
         let mut before = std::mem::take(&mut self.later);
-        let found: Vec<Work> = self.scan("", watch).into_iter().map(Work::Apply).collect();
+        let found: Vec<Work> = self.scan(&self.top.clone(), watch).into_iter().map(Work::Apply).collect();
         let there: HashSet<&Work> = found.iter().collect();
         let still = |work: &Work| there.contains(work) || matches!(work, Work::ReadLinks | Work::LookAround);
         std::iter::from_fn(|| before.next()).filter(still).for_each(|work| self.later.put(work));

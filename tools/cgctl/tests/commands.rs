@@ -198,13 +198,15 @@ fn policies() {
     let changes = "/jobs: gang.scope llc -> node\n/jobs: gang 0 -> 1\n\
                    /system.slice/batch-1.service: hint inherit -> background\n\
                    /system.slice/batch-2.service: hint inherit -> background\n";
-    assert_eq!(machine.status(1, &["diff", file]), changes);
+    let unmatched = format!("cgctl: {file}:6: no group is unit none.service now\n");
+    let changes_and_unmatched = changes.to_string() + &unmatched;
+    assert_eq!(machine.status(1, &["diff", file]), changes_and_unmatched);
     assert!(machine.status(0, &["apply", "-n", file]).contains("nothing was written"));
-    assert_eq!(machine.status(1, &["diff", file]), changes, "a dry run is dry");
+    assert_eq!(machine.status(1, &["diff", file]), changes_and_unmatched, "a dry run is dry");
     assert!(machine.status(4, &["apply", "--strict", file]).contains("no group is unit none.service"));
-    assert_eq!(machine.status(1, &["diff", file]), changes, "strict changes nothing");
+    assert_eq!(machine.status(1, &["diff", file]), changes_and_unmatched, "strict changes nothing");
     assert!(machine.status(0, &["apply", file]).starts_with(changes));
-    assert_eq!(machine.status(0, &["diff", file]), "");
+    assert_eq!(machine.status(0, &["diff", file]), unmatched);
     assert_eq!(machine.status(0, &["dump"]), "\
 # Written by cgctl dump.
 
@@ -363,7 +365,7 @@ fn many_groups_need_few_descriptors() {
     // Deeper than there are descriptors
     let deep = format!("deep/{}", vec!["x"; 60].join("/"));
     machine.0.group(&deep);
-    machine.0.file("p.toml", "[group.\"many/pod*\"]\nhint = \"pack\"\nheadroom = 1\n[group.\"deep/*\"]\nhint = \"pack\"\n");
+    machine.0.file("p.toml", "[group.\"many/pod*\"]\nhint = \"pack\"\nheadroom = 1\n[group.\"deep/**\"]\nhint = \"pack\"\n");
     for part in deep.match_indices('/').map(|(at, _)| &deep[..at]).skip(1) {
         machine.0.group(part);
     }
@@ -374,6 +376,67 @@ fn many_groups_need_few_descriptors() {
     let done = shell(&machine, "ulimit -n 4; exec \"$0\" --root \"$1\" tree");
     assert_ne!(done.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&done.stderr).contains("ulimit -n"), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A container that runs systemd: what is in it has names of its own.
+#[test]
+fn what_is_below_a_unit_is_left_alone() {
+    let machine = Machine::new();
+    let inner = "system.slice/ctr.service/system.slice/web.service";
+    for path in ["system.slice/ctr.service", "system.slice/ctr.service/system.slice", inner] {
+        machine.0.group(path);
+    }
+    machine.0.file("etc/systemd/system/web.service", "[Service]\nX-CPUHint=energy\n");
+    machine.0.file("p.toml", "[unit.\"web.service\"]\nhint = \"pack\"\n[unit.\"w*.service\"]\nheadroom = 3\n");
+    let file = machine.0.path().join("p.toml");
+    machine.status(0, &["set", "web.service", "gang=1"]);
+    assert!(machine.status(0, &["doctor", "web.service"]).contains("/system.slice/web.service: the cpu controller"));
+    machine.status(0, &["apply", file.to_str().unwrap()]);
+    machine.status(0, &["watch", "--once"]);
+    for (key, own, other) in [("hint", "energy", "inherit"), ("headroom", "3.00", "0.00"), ("gang", "1", "0")] {
+        assert_eq!(machine.read(&format!("system.slice/web.service/cpu.{key}")).trim(), own);
+        assert_eq!(machine.read(&format!("{inner}/cpu.{key}")).trim(), other);
+    }
+    // By its path it can be set, and what is dumped tells the two apart.
+    machine.status(0, &["set", &format!("/{inner}"), "hint=none"]);
+    let text = machine.status(0, &["dump"]);
+    assert!(text.contains("[unit.\"web.service\"]") && text.contains(&format!("[group.\"{inner}\"]")), "{text}");
+    assert!(machine.status(3, &["set", &format!("/{inner}"), "hint=none", "--persist"]).contains("is inside ctr.service"));
+}
+
+#[test]
+fn policies_name_groups_as_show_does() {
+    let machine = Machine::new();
+    machine.0.group("jobs/night/deep");
+    machine.0.file("p.toml", "[group.\"/sys/fs/cgroup/jobs/night\"]\nhint = \"pack\"\n[group.\"/sys/fs/cgroup/*\"]\n\
+                              gang = true\n[group.\"jobs/**\"]\nheadroom = 2\n[group.\"job/*\"]\ngang = true\n");
+    let file = machine.0.path().join("p.toml");
+    let text = machine.status(1, &["diff", file.to_str().unwrap()]);
+    assert_eq!(text, format!("\
+/jobs: gang 0 -> 1
+/jobs/night: hint inherit -> pack
+/jobs/night: headroom 0.00 -> 2.00
+/jobs/night/deep: headroom 0.00 -> 2.00
+/system.slice: gang 0 -> 1
+cgctl: {}:7: no group is group /job/* now
+", file.display()));
+}
+
+#[test]
+fn names_that_are_no_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let machine = Machine::new();
+    machine.0.group("caf\u{efe9}[*]");
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9[*]");
+    let done = Command::new(env!("CARGO_BIN_EXE_cgctl")).arg("--root").arg(machine.0.path()).arg("set").arg(name)
+        .arg("hint=pack").output().unwrap();
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "/caf\\xe9[*]: hint inherit -> pack\n");
+    let json: serde_json::Value = serde_json::from_str(&machine.status(0, &["show", "--json"])).unwrap();
+    let path = json[0]["path"].as_str().unwrap();
+    assert!(machine.status(0, &["show", path]).contains("hint      pack"), "what is printed for programs can be given back");
+    machine.0.file("d", &machine.status(0, &["dump"]));
+    assert!(machine.0.read("d").contains("[group.\"caf\u{efe9}[[][*][]]\"]"), "{}", machine.0.read("d"));
+    assert_eq!(machine.status(0, &["diff", machine.0.path().join("d").to_str().unwrap()]), "");
 }
 
 #[test]
