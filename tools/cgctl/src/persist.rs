@@ -515,6 +515,16 @@ mod tests {
     }
 
     #[test]
+    fn a_default_is_a_value_like_others() {
+        let (dir, host) = machine();
+        dir.file("usr/lib/systemd/system/a.service", "[Service]\nX-CPUHint=pack\nX-CPUHeadroom=5\n");
+        keep(&host, &["hint=inherit", "headroom=0"], Lasting::Always).unwrap();
+        assert_eq!((says(&host, Key::Hint).unwrap(), says(&host, Key::Headroom).unwrap()), ("inherit".into(), "0.00".into()));
+        dir.file(&format!("{ETC}/a.service.d/override.conf"), "[Service]\nX-CPUHint=pack\nX-CPUHint=energy\n");
+        assert!(refused(&host, &["hint=inherit"], Lasting::Always).contains("override.conf:3 says X-CPUHint=energy"));
+    }
+
+    #[test]
     fn what_comes_even_later_is_named() {
         let (dir, host) = machine();
         dir.file(&format!("{ETC}/a.service.d/zzz.conf"), "[Service]\nX-CPUHint=pack\n");
