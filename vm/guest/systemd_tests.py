@@ -597,7 +597,7 @@ def policies() -> None:
     has(cgctl("apply", "/run/p.toml"), "hint pack -> efficient", "no group is unit nothing-*.service")
     equal(value("s"), "efficient")
     has(cgctl("apply", "/run/p.toml"), "already")
-    equal(cgctl("diff", "/run/p.toml"), "")
+    equal(cgctl("diff", "/run/p.toml"), "cgctl: /run/p.toml:3: no group is unit nothing-*.service now\n")
     has(cgctl("dump"), '[unit."s.service"]', 'hint = "efficient"')
     write("/run/p.toml", '[unit."s.service"]\nhint = "pack"\n[unit."t.service"]\nhint = "pak"\n')
     has(cgctl("apply", "/run/p.toml", status=3), "/run/p.toml:4:", "did you mean 'pack'")

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::setting::KEYS;
+use crate::setting::{same, Key, KEYS};
 use crate::state::{policies, State};
 use crate::tree::{display, Host, Tree};
 use crate::unit;
@@ -48,7 +48,8 @@ pub fn examine(host: &Host, target: Option<&str>) -> Result<Vec<Finding>> {
                                 else { "mount -t cgroup2 -o nsdelegate none /sys/fs/cgroup" })));
         return Ok(found);
     };
-    found.push(finding(Verdict::Ok, format!("cgroup2 is mounted at {}", tree.mount), None));
+    let part = tree.part().map(|part| format!(", which has a part of it: {part}")).unwrap_or_default();
+    found.push(finding(Verdict::Ok, format!("cgroup2 is mounted at {}{part}", tree.mount), None));
     if !tree.options.is_empty() && !tree.options.split(',').any(|option| option == "nsdelegate") {
         found.push(finding(Verdict::Note, "cgroup2 is mounted without nsdelegate: containers can change their own limits",
                            Some(&format!("mount -o remount,nsdelegate {}", tree.mount))));
@@ -63,6 +64,7 @@ pub fn examine(host: &Host, target: Option<&str>) -> Result<Vec<Finding>> {
     let policies = policies(&tree, "")?;
     found.push(finding(Verdict::Ok, format!("{} groups have a policy", policies.len()), None));
     found.extend(policies.iter().filter_map(ineffective));
+    found.extend(policies.iter().filter_map(|state| idle_and_protected(&tree, state)));
     Ok(found)
 }
 
@@ -71,6 +73,16 @@ fn ineffective(state: &State) -> Option<Finding> {
     let unavailable = state.hint_effective.as_deref().is_some_and(|line| crate::hint::parse_effective(line).1 != 0);
     unavailable.then(|| finding(Verdict::Note, format!(
         "{}: {}", display(&state.path), crate::why::sentences(state).into_iter().next().unwrap_or_default()), None))
+}
+
+/// Idle work that others are held back for.
+fn idle_and_protected(tree: &Tree, state: &State) -> Option<Finding> {
+    let headroom = state.headroom.as_deref().filter(|value| !same(Key::Headroom, value, Key::Headroom.default_value()))?;
+    let idle = tree.open(&state.path).ok()?.read_line("cpu.idle").ok().flatten()?;
+    (idle.trim() == "1").then(|| finding(
+        Verdict::Note, format!("{}: has cpu.idle 1 and a headroom of {headroom} %. Its siblings leave that much idle for it \
+                                whatever its weight, so it can get most of a CPU beside them", display(&state.path)),
+        Some(&format!("cgctl set '/{}' headroom=0, or: echo 0 > '{}/{}/cpu.idle'", state.path, tree.mount, state.path))))
 }
 
 fn controllers(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
@@ -246,6 +258,32 @@ mod tests {
         dir.group("a");
         let out = texts(&dir, Some("a"));
         assert!(!out.contains("missing") && out.contains("this kernel has cpu.headroom"), "{out}");
+    }
+
+    #[test]
+    fn idle_work_that_is_protected() {
+        let dir = TempDir::new();
+        for (path, idle, headroom) in [("", "0", "0.00"), ("a", "1", "30.00"), ("b", "1", "0.00"), ("c", "0", "30.00")] {
+            dir.group(path);
+            dir.file(&format!("sys/fs/cgroup/{path}/cpu.idle"), &format!("{idle}\n"));
+            dir.file(&format!("sys/fs/cgroup/{path}/cpu.headroom"), &format!("{headroom}\n"));
+        }
+        let out = texts(&dir, None);
+        assert!(out.contains("note     /a: has cpu.idle 1 and a headroom of 30.00 %"), "{out}");
+        assert!(out.contains("-> cgctl set '/a' headroom=0, or: echo 0 > '/sys/fs/cgroup/a/cpu.idle'"), "{out}");
+        assert_eq!(out.matches("cpu.idle 1 and").count(), 1, "{out}");
+    }
+
+    #[test]
+    fn a_mount_of_a_part() {
+        let dir = TempDir::new();
+        ["", "b.service"].iter().for_each(|path| dir.group(path));
+        dir.file("proc/self/mountinfo", "31 30 0:27 /a.slice /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        dir.file("sys/fs/cgroup/cgroup.subtree_control", "\n");
+        let out = texts(&dir, Some("b.service"));
+        assert!(out.contains("ok       cgroup2 is mounted at /sys/fs/cgroup, which has a part of it: /a.slice\n"), "{out}");
+        assert!(out.contains("-> mount -o remount,nsdelegate /sys/fs/cgroup"), "{out}");
+        assert!(out.contains("-> systemctl set-property b.service CPUWeight=100"), "{out}");
     }
 
     #[test]

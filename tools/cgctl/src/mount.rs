@@ -42,6 +42,12 @@ impl Place {
     }
 }
 
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", "/..".repeat(self.up), self.down.join("/"))
+    }
+}
+
 /// A mount of cgroup2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {

@@ -19,7 +19,7 @@ fn of_process(host: &Host, tree: &Tree, pid: &str) -> Result<String> {
     // What was removed says so at its end, and a group may be named like that.
     tree.from_kernel(&path).filter(|path| tree.exists(path)).ok_or_else(|| Error::not_found(format!(
         "process {pid} is in {}, which is not in this cgroup tree{}", printable(&path),
-        if tree.is_part() { format!(": {} has a part of it only", tree.mount) } else { String::new() })))
+        tree.part().map(|part| format!(": {} is mounted at {}", part, tree.mount)).unwrap_or_default())))
 }
 
 /// The group of the caller. What systemd starts beside a service with delegation runs in a subgroup; the service is
@@ -187,7 +187,7 @@ fn of_path(tree: &Tree, path: &str) -> Result<String> {
         Ok(_) => return Ok(own),
         Err(error) => error,
     };
-    let kernel = tree.from_kernel(path).filter(|path| tree.is_part() && error.kind == Kind::NotFound && tree.exists(path));
+    let kernel = tree.from_kernel(path).filter(|path| error.kind == Kind::NotFound && tree.exists(path));
     kernel.ok_or(error)
 }
 
@@ -293,7 +293,7 @@ mod tests {
         std::fs::write(dir.path().join("proc/5/cgroup"), b"0::/a.slice/caf\xe9\n").unwrap();
         assert_eq!(resolve(&host, &tree, "5").unwrap(), "caf\u{efe9}");
         let error = resolve(&host, &tree, "6").unwrap_err().message;
-        assert!(error.contains("process 6 is in /b.slice, which is not in this cgroup tree: /sys/fs/cgroup has a part"), "{error}");
+        assert!(error.contains("process 6 is in /b.slice, which is not in this cgroup tree: /a.slice is mounted"), "{error}");
     }
 
     /// The mount is from before the namespace was made, so the kernel tells places by ".." only.

@@ -264,9 +264,9 @@ impl Tree {
         unit::at(&self.in_manager(path)?).map(str::to_string)
     }
 
-    /// What is mounted, where it is not all of what can be seen.
-    pub fn is_part(&self) -> bool {
-        self.root != Place::default()
+    /// What is mounted, as the kernel names it, where that is not all that there is in this namespace.
+    pub fn part(&self) -> Option<String> {
+        (!self.root.down.is_empty()).then(|| name::printable(&self.root.to_string()))
     }
 
     pub fn open(&self, path: &str) -> Result<Group> {
