@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Build cgctl, run its tests, install it.
 
-Cargo takes crates in the versions of Cargo.lock, and builds in build/cgctl. Tests and program are built together, so
-that nothing is compiled twice.
+Cargo takes crates in the versions of Cargo.lock, and builds in build/cgctl. Whoever wants the program does not wait for
+the tests; these are built on top of the same program and crates.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from common import ROOT, Fail, capture, run_logged, run_main
@@ -57,18 +58,28 @@ def environment() -> dict[str, str]:
         "CARGO_TARGET_DIR": str(BUILD), "CARGO_TERM_COLOR": "never", "CARGO": program, "RUSTC": str(rustc)}
 
 
-def build() -> list[Path]:
-    """Build everything; returns the test programs."""
-    env, found = environment(), []
+def compile_crates(what: str, *arguments: str, on_line: Callable[[str], None] | None = None) -> None:
+    env = environment()
+    # Run in the repository's root, so that the names of programs that it prints begin there.
+    run_logged([env["CARGO"], *arguments, "--release", "--locked", "--manifest-path", SOURCE / "Cargo.toml"],
+               ROOT / "build/cgctl.log", f"building {what}", cwd=ROOT, env=env, item=r"^\s+Compiling (\S+)",
+               on_line=on_line)
+
+
+def build() -> None:
+    """Build the program."""
+    compile_crates("cgctl", "build", "--bin", "cgctl")
+
+
+def build_tests() -> list[Path]:
+    """Build the program and its tests; returns the test programs."""
+    found: list[Path] = []
 
     def collect(line: str) -> None:
         if match := re.match(r"\s+Executable .*\((.+)\)$", line):
             found.append(BUILD / Path(match[1]).relative_to(BUILD) if Path(match[1]).is_absolute() else ROOT / match[1])
 
-    # Run in the repository's root, so that the names of programs that it prints begin there.
-    run_logged([env["CARGO"], "test", "--no-run", "--release", "--locked", "--manifest-path", SOURCE / "Cargo.toml"],
-               ROOT / "build/cgctl.log", "building cgctl", cwd=ROOT, env=env, item=r"^\s+Compiling (\S+)",
-               on_line=collect)
+    compile_crates("cgctl and its tests", "test", "--no-run", on_line=collect)
     return sorted(set(found))
 
 
@@ -83,7 +94,7 @@ def parse_tests(program: str, output: str) -> list[Test]:
 
 def test() -> list[Test]:
     tests = []
-    for program in build():
+    for program in build_tests():
         name = program.name.rpartition("-")[0]
         done = subprocess.run([program], cwd=SOURCE, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=900, check=False,
