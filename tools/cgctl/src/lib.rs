@@ -23,6 +23,7 @@ pub mod nearest;
 pub mod persist;
 pub mod output;
 pub mod policy;
+pub mod quoting;
 pub mod run;
 pub mod set;
 pub mod setting;

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::hint::Request;
 use crate::name;
 use crate::nearest::suggestion;
+use crate::quoting;
 use crate::set::{Options, Plan};
 use crate::setting::{Key, Settings};
 use crate::state::State;
@@ -150,13 +151,23 @@ impl Text<'_> {
     fn error(&self, span: Range<usize>, message: impl std::fmt::Display) -> Error {
         Error::invalid(format!("{}:{}: {message}", self.name, self.line(span)))
     }
+
+    /// What TOML says, and what to write instead.
+    fn broken(&self, error: &toml::de::Error) -> Error {
+        let span = error.span().unwrap_or(0..0);
+        let number = self.line(span.clone());
+        let line = self.text.lines().nth(number - 1).unwrap_or_default();
+        let before: usize = self.text.split_inclusive('\n').take(number - 1).map(str::len).sum();
+        let advice = quoting::of_line(line, &self.text[..before]).map(|advice| format!("; {advice}")).unwrap_or_default();
+        self.error(span, format!("{}{advice}", error.message().replace('\n', ", ")))
+    }
 }
 
 impl Policy {
     /// Read a policy; everything that is wrong with it is found here.
     pub fn parse(name: &str, content: &str) -> Result<Policy> {
         let text = Text { name, text: content };
-        let broken = |e: toml::de::Error| text.error(e.span().unwrap_or(0..0), e.message());
+        let broken = |e: toml::de::Error| text.broken(&e);
         let File(kinds) = toml::from_str(content).map_err(broken)?;
         let mut rules = Vec::new();
         for kind in kinds.keys() {
@@ -188,6 +199,10 @@ impl Policy {
             let unit = name.get_ref();
             let typed = unit.rsplit_once('.').is_some_and(|(_, kind)| unit::TYPES.contains(&kind) || literal(kind).is_none());
             if !typed || unit.contains('/') {
+                if let Some((key, inner)) = values.iter().find(|(_, value)| value.is_table()) {
+                    return Err(at(Error::invalid(format!("'{unit}' is no name of a unit; {}",
+                                                         quoting::of_tables("unit", unit, key.get_ref(), inner)))));
+                }
                 return Err(at(Error::invalid(format!("'{unit}' is no name of a unit; it ends in one of: .{}",
                                                      unit::TYPES.join(" .")))));
             }
@@ -220,15 +235,14 @@ impl Policy {
             }
         };
         for (key, value) in values {
-            match value {
-                // "gang.scope" without quotes is a table for TOML.
-                toml::Value::Table(inner) => {
-                    for (below, value) in inner {
-                        let name = if below == "enabled" { key.get_ref().clone() } else { format!("{}.{below}", key.get_ref()) };
-                        put(&name, key.span(), value)?;
-                    }
-                }
-                other => put(key.get_ref(), key.span(), other)?,
+            if value.is_table() && !matches!(key.get_ref().as_str(), "gang" | "cpu") {
+                let advice = quoting::of_tables(if is_unit { "unit" } else { "group" }, name.get_ref(), key.get_ref(), value);
+                return Err(text.error(key.span(), format!("unknown key '{}'; {advice}", key.get_ref())));
+            }
+            let mut plain = Vec::new();
+            flatten(key.get_ref(), value, &mut plain);
+            for (name, value) in plain {
+                put(&name, key.span(), value)?;
             }
         }
         Ok(Rule { subject, settings, line: text.line(name.span()) })
@@ -277,6 +291,14 @@ impl Policy {
         let used: Vec<*const Rule> = ready.iter().filter(|ready| ready.used).map(|ready| ready.rule as *const Rule).collect();
         let unused = self.rules.iter().filter(|rule| !used.contains(&(*rule as *const Rule))).collect();
         problem.map_or(Ok((wanted, unused)), Err)
+    }
+}
+
+/// "gang.scope" and "cpu.hint" without quotes are tables for TOML.
+fn flatten<'a>(name: &str, value: &'a toml::Value, out: &mut Vec<(String, &'a toml::Value)>) {
+    let Some(table) = value.as_table() else { return out.push((name.into(), value)) };
+    for (below, value) in table {
+        flatten(&if below == "enabled" { name.to_string() } else { format!("{name}.{below}") }, value, out);
     }
 }
 
@@ -420,6 +442,31 @@ mod tests {
             let policy = Policy::parse("p", text).unwrap();
             assert_eq!(policy.rules[0].settings[&Key::GangScope], "node", "{text}");
         }
+    }
+
+    /// What was meant is clear; what to write instead is said.
+    #[test]
+    fn quotes_that_are_missing() {
+        let scope = "; beside 'gang', the key of the scope stands in quotes";
+        for (text, want) in [
+            ("[unit.nginx.service]\nhint = \"pack\"\n",
+             "p:1: 'nginx' is no name of a unit; a name with dots stands in quotes: [unit.\"nginx.service\"]"),
+            ("\n[unit.web@1.service]\nhint = \"pack\"\n", "; names stand in quotes: [unit.\"web@1.service\"]"),
+            ("[group.system.slice]\nhint = \"pack\"\n",
+             "p:1: unknown key 'slice'; a name with dots stands in quotes: [group.\"system.slice\"]"),
+            ("[unit.\"foo\\x2dbar.service\"]\nhint = \"pack\"\n",
+             "; in double quotes a backslash begins an escape; single quotes take it as it is: 'foo\\x2dbar.service'"),
+            ("[group.a]\ngang = true\ngang.scope = \"llc\"\n", scope),
+            ("[group.a]\ngang.scope = \"llc\"\ngang = true\n", scope),
+            ("[group.a]\nhint = pack\n", "; text stands in quotes: hint = \"pack\""),
+            ("[group.a]\ngang = \"llc\"\n", "gang=yes gang.scope=llc"),
+        ] {
+            let message = Policy::parse("p", text).unwrap_err().message;
+            assert!(message.starts_with("p:") && message.contains(want) && !message.contains('\n'), "{text:?}: {message}");
+        }
+        let settings = "cpu.hint = \"pack\"\ncpu.gang.scope = \"core\"\n";
+        let policy = Policy::parse("p", &format!("[unit.'foo\\x2dbar.service']\n{settings}")).unwrap();
+        assert_eq!(policy.rules[0].settings.len(), 2);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::output::note;
 use crate::persist;
 use crate::set::{Options, Plan};
-use crate::setting::Settings;
+use crate::setting::{Key, Settings, SCOPES};
 use crate::state::missing_file;
 use crate::target;
 use crate::tree::{display, normalise, Group, Host, Tree};
@@ -35,9 +35,23 @@ pub struct Run {
     pub command: Vec<String>,
 }
 
-fn exec_status(program: &str, error: &std::io::Error) -> u8 {
-    note(format!("{program}: {}", Error::io("cannot be started", std::io::Error::from(error.kind()))));
-    if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+fn exec_status(what: &Run, error: &std::io::Error) -> u8 {
+    let (status, text) = not_started(what, error.kind());
+    note(text);
+    status
+}
+
+/// The status and the message for a command that cannot be executed.
+fn not_started(what: &Run, kind: std::io::ErrorKind) -> (u8, String) {
+    let program = &what.command[0];
+    let text = format!("{program}: {}", Error::io("cannot be started", std::io::Error::from(kind)));
+    if kind != std::io::ErrorKind::NotFound {
+        return (NOT_EXECUTABLE, text);
+    }
+    // "--gang llc" is a gang of the default scope, and the command "llc".
+    let scope = what.settings.contains_key(&Key::Gang) && SCOPES.contains(&program.as_str());
+    let advice = if scope { format!("; a scope follows the option with a '=': --gang={program}") } else { String::new() };
+    (NOT_FOUND, text + &advice)
 }
 
 fn apply(tree: &Tree, path: &str, settings: &Settings) -> Result<()> {
@@ -77,7 +91,7 @@ fn in_scope(host: &Host, what: &Run) -> Result<u8> {
     let tree = host.open_tree()?;
     apply(&tree, &target::own_group(host, &tree)?, &what.settings)?;
     let error = Command::new(&what.command[0]).args(&what.command[1..]).exec();
-    Ok(exec_status(&what.command[0], &error))
+    Ok(exec_status(what, &error))
 }
 
 /// The group below which ours is made. It has to pass the cpu controller on, so it has no processes of its own, and
@@ -159,7 +173,7 @@ fn in_group(host: &Host, what: &Run) -> Result<u8> {
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok(exec_status(&what.command[0], &error)),
+        Err(error) => return Ok(exec_status(what, &error)),
     };
     let pid = Pid::from_child(&child);
     let forward = std::thread::spawn(move || {
@@ -182,4 +196,25 @@ fn in_group(host: &Host, what: &Run) -> Result<u8> {
 fn wait(child: &mut Child) -> Result<u8> {
     let status = child.wait().map_err(|e| Error::io("waiting", e))?;
     Ok(status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn commands_that_do_not_start() {
+        let run = |gang: bool, program: &str| {
+            let settings = if gang { [(Key::Gang, "1".to_string())].into() } else { Settings::new() };
+            Run { settings, slice: None, user: false, no_systemd: false, command: vec![program.into(), "true".into()] }
+        };
+        let (status, text) = not_started(&run(true, "llc"), ErrorKind::NotFound);
+        assert_eq!(status, NOT_FOUND);
+        assert!(text.starts_with("llc: cannot be started: ") && text.ends_with("with a '=': --gang=llc"), "{text}");
+        for run in [run(false, "llc"), run(true, "lls")] {
+            assert!(!not_started(&run, ErrorKind::NotFound).1.contains("--gang"));
+        }
+        assert_eq!(not_started(&run(true, "node"), ErrorKind::PermissionDenied).0, NOT_EXECUTABLE);
+    }
 }

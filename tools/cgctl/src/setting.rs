@@ -82,6 +82,19 @@ impl Key {
     /// what it makes depends on the group.
     pub fn parse(self, value: &str) -> Result<String> {
         let value = value.trim();
+        self.parse_own(value).map_err(|error| match self.meant(value) {
+            Some(key) => Error::invalid(format!("{}; {}", error.message, misplaced(value, key))),
+            None => error,
+        })
+    }
+
+    /// The one other key that a value would do for, as "llc" for the scope.
+    fn meant(self, value: &str) -> Option<Key> {
+        let mut others = KEYS.into_iter().filter(|key| *key != self && key.parse_own(value).is_ok());
+        others.next().filter(|_| others.next().is_none())
+    }
+
+    fn parse_own(self, value: &str) -> Result<String> {
         match self {
             Key::Hint => {
                 let line = value.replace(',', " ");
@@ -105,6 +118,11 @@ impl Key {
             Key::Headroom => Ok(format_percent(parse_percent(value)?)),
         }
     }
+}
+
+fn misplaced(value: &str, key: Key) -> String {
+    let switch = if key == Key::GangScope { "gang=yes " } else { "" };
+    format!("'{value}' is a value of another key: {switch}{}={value} ({}= in a unit)", key.name(), key.property())
 }
 
 /// Hundredths of a percent, from "30", "30%" or "12.5".
@@ -182,6 +200,22 @@ mod tests {
         assert_eq!(parse_assignments(&["hint=+pack,-energy"]).unwrap()[&Key::Hint], "+pack -energy");
         for bad in [&["hint"][..], &["gang=maybe"], &["gang=1", "gang=0"], &["gang.scope=socket"]] {
             assert!(parse_assignments(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn values_of_another_key() {
+        for (word, want) in [
+            ("gang=llc", "neither yes nor no; 'llc' is a value of another key: gang=yes gang.scope=llc (X-CPUGangScope="),
+            ("gang.scope=yes", "gang=yes (X-CPUGang= in a unit)"), ("hint=30%", "headroom=30% "),
+            ("headroom=pack", "hint=pack "), ("hint=system", "gang=yes gang.scope=system "),
+        ] {
+            let message = parse_assignments(&[word]).unwrap_err().message;
+            assert!(message.contains(want), "{word}: {message}");
+        }
+        // Several would take it, or none.
+        for word in ["hint=1", "gang=maybe", "gang.scope=socket"] {
+            assert!(!parse_assignments(&[word]).unwrap_err().message.contains("another key"), "{word}");
         }
     }
 

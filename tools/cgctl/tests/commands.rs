@@ -154,6 +154,7 @@ fn statuses() {
         (5, &["set", "/", "hint=pack"], "root cgroup"),
         (3, &["set", "/jobs", "hint=pack", "--persist"], "no systemd unit"),
         (3, &["properties", "x.timer"], "no unit that has a cgroup"),
+        (3, &["set", "web", "gang=llc"], "gang=yes gang.scope=llc"),
     ] {
         let said = machine.status(status, words);
         assert!(said.contains(text), "{words:?}: {said}");
