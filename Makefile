@@ -43,7 +43,7 @@ check-hooks: setup-kernel ## apply the hooks without fuzz and compare their size
 cgctl: setup-cgctl ## build cgctl, the command line for policies (CARGO= a certain cargo)
 	@$(PYTHON) scripts/cgctl.py build
 
-cgctl-tests: setup-cgctl ## run cgctl's tests
+cgctl-tests: setup-cgctl-tests ## run cgctl's tests
 	@$(PYTHON) scripts/check.py --only cgctl-tests
 
 install: setup-cgctl ## install cgctl with units, manual pages and completions (DESTDIR= PREFIX=usr)
@@ -95,6 +95,8 @@ setup-cgctl:
 	@scripts/setup cgctl
 setup-containers:
 	@scripts/setup containers
+setup-cgctl-tests:
+	@scripts/setup cgctl cgctl-tests
 setup-deb:
 	@scripts/setup kernel deb
 setup-lab:
@@ -102,8 +104,8 @@ setup-lab:
 setup-bench:
 	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
 setup-check:
-	@scripts/setup kernel vm systemd cgctl lint deb bench
+	@scripts/setup kernel vm systemd cgctl cgctl-tests lint deb bench
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
 .PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
-	cgctl cgctl-tests cgctl-deb install systemd nri clean setup-kernel setup-systemd setup-cgctl setup-containers setup-vm setup-deb setup-lab setup-bench setup-check
+	cgctl cgctl-tests cgctl-deb install systemd nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-deb setup-lab setup-bench setup-check

@@ -126,7 +126,7 @@ def install(root: Path, prefix: str = "usr") -> None:
     with tempfile.TemporaryDirectory() as pages:
         capture([PROGRAM, "man", pages])
         for page in sorted(Path(pages).iterdir()):
-            put(usr / "share/man/man1" / page.name, page.read_bytes())
+            put(usr / "share/man" / f"man{page.suffix[1:]}" / page.name, page.read_bytes())
     for shell, path in (("bash", "share/bash-completion/completions/cgctl"), ("zsh", "share/zsh/vendor-completions/_cgctl"),
                         ("fish", "share/fish/vendor_completions.d/cgctl.fish")):
         put(usr / path, capture([PROGRAM, "completions", shell]).encode())

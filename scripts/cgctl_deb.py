@@ -83,7 +83,7 @@ def build() -> Path:
     root = OUT / "cgctl-deb"
     shutil.rmtree(root, ignore_errors=True)
     cgctl.install(root)
-    for page in sorted((root / "usr/share/man/man1").iterdir()):
+    for page in sorted((root / "usr/share/man").glob("man*/*")):
         page.with_name(f"{page.name}.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
         page.unlink()
     arch = capture(["dpkg", "--print-architecture"]).strip()
@@ -102,6 +102,18 @@ def build() -> Path:
     return path
 
 
+def manual_pages(root: Path) -> list[Test]:
+    """groff has nothing to complain of, and the name at the top is that of the file."""
+    tests = []
+    for path in sorted((root / "usr/share/man").glob("man*/*.gz")):
+        page = gzip.decompress(path.read_bytes())
+        done = subprocess.run(["groff", "-ww", "-man", "-Kutf8", "-Tutf8"], input=page, capture_output=True, check=False)
+        name, _, section = path.stem.rpartition(".")
+        good = not done.stderr and not done.returncode and f"{name}({section})".upper().encode() in done.stdout
+        tests.append(Test(f"manual: {path.stem}", PASSED if good else FAILED, done.stderr.decode()))
+    return tests
+
+
 def test() -> list[Test]:
     """The package has what belongs into it, and what is in it runs."""
     path = build()
@@ -110,10 +122,12 @@ def test() -> list[Test]:
     capture(["dpkg-deb", "--extract", path, root])
     tests = []
     for name in ("usr/bin/cgctl", "usr/lib/systemd/system/cgctl.service", "usr/share/man/man1/cgctl.1.gz",
-                 "usr/share/man/man1/cgctl-watch-events.1.gz", "usr/share/bash-completion/completions/cgctl",
+                 "usr/share/man/man1/cgctl-watch-events.1.gz", "usr/share/man/man5/cgctl-policy.5.gz",
+                 "usr/share/man/man5/cgctl.unit.5.gz", "usr/share/bash-completion/completions/cgctl",
                  "usr/share/zsh/vendor-completions/_cgctl", "usr/share/fish/vendor_completions.d/cgctl.fish",
                  "usr/share/cgctl/drop-ins/batch.conf", "usr/share/cgctl/drop-ins-without-daemon/batch.conf"):
         tests.append(Test(f"deb: {name}", PASSED if (root / name).is_file() else FAILED))
+    tests += manual_pages(root)
     done = subprocess.run([root / "usr/bin/cgctl", "--version"], capture_output=True, text=True, check=False)
     tests.append(Test("deb: the program runs", PASSED if done.stdout == f"cgctl {version()}\n" else FAILED, done.stderr))
     if shutil.which("bash"):

@@ -2,12 +2,15 @@
 //! Show, set and keep the CPU policy files of cgroup v2: `cpu.hint`, `cpu.gang`, `cpu.headroom`.
 //!
 //! From the bottom up: `name` has names of any bytes as text, `mount` knows which part of the hierarchy is to be seen
-//! where, `tree` opens groups and their files, `hint` and `setting` know values, `unit` knows unit files, `state` reads a group and `why` explains it, `target` finds a group by what
-//! somebody calls it, `set` and `policy` change groups, `dropin` and `persist` keep what was set for units, `dbus`
-//! speaks with systemd, `keep` has it keep the controller, and `watch`, `run`, `top`, `events`, `doctor`, `show` are
-//! commands; `output` is what all of them print with.
+//! where, `tree` opens groups and their files, `hint` and `setting` know values, `unit` knows unit files, `state` reads a
+//! group and `why` explains it, `target` finds a group by what somebody calls it, `set` and `policy` change groups
+//! (`quoting` helps with quotes in policies), `dropin` and `persist` keep what was set for units, `dbus` speaks with
+//! systemd, `keep` has it keep the controller, and `watch`, `run`, `top`, `events`, `doctor`, `show` are commands;
+//! `output` is what all of them print with, and `columns` knows how wide text is. `topics` has what help and manual
+//! pages explain, and `manual` formats it.
 
 pub mod cli;
+pub mod columns;
 pub mod dbus;
 pub mod doctor;
 pub mod dropin;
@@ -17,6 +20,7 @@ pub mod hint;
 pub mod journal;
 pub mod keep;
 pub mod listing;
+pub mod manual;
 pub mod mount;
 pub mod name;
 pub mod nearest;
@@ -33,6 +37,7 @@ pub mod target;
 #[doc(hidden)]
 pub mod testing;
 pub mod top;
+pub mod topics;
 pub mod tree;
 pub mod unit;
 pub mod watch;

@@ -84,6 +84,7 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
         }
         Command::Watch { once, verbose } => watch::run(host, once, verbose)?,
         Command::Properties { unit, json } => properties(host, &unit, json)?,
+        Command::Help { about } => print(cli::help(about.as_deref())?)?,
         Command::Completions { shell } => {
             print(cli::completions(shell))?;
         }

@@ -155,6 +155,7 @@ fn statuses() {
         (3, &["set", "/jobs", "hint=pack", "--persist"], "no systemd unit"),
         (3, &["properties", "x.timer"], "no unit that has a cgroup"),
         (3, &["set", "web", "gang=llc"], "gang=yes gang.scope=llc"),
+        (2, &["help", "hnts"], "'hints'"),
     ] {
         let said = machine.status(status, words);
         assert!(said.contains(text), "{words:?}: {said}");
@@ -438,6 +439,68 @@ fn names_that_are_no_text() {
     machine.0.file("d", &machine.status(0, &["dump"]));
     assert!(machine.0.read("d").contains("[group.\"caf\u{efe9}[[][*][]]\"]"), "{}", machine.0.read("d"));
     assert_eq!(machine.status(0, &["diff", machine.0.path().join("d").to_str().unwrap()]), "");
+}
+
+/// What stands between two marks in the kernel's source.
+fn kernel_table(begin: &str) -> String {
+    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/cgroup/steer_words.c")).unwrap();
+    source.split_once(begin).unwrap().1.split_once("\n};").unwrap().0.to_string()
+}
+
+fn kernel_words() -> Vec<String> {
+    kernel_table("steer_word_names[] = {").split('"').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+/// Profiles, each with its words in the kernel's order.
+fn kernel_profiles() -> Vec<(String, String)> {
+    kernel_table("} steer_profiles[] = {").split('{').skip(1).map(|row| {
+        let name = row.split('"').nth(1).unwrap().to_string();
+        let constants: Vec<&str> = row.split(|c: char| !c.is_ascii_uppercase() && c != '_').collect();
+        let named = |word: &String| constants.contains(&format!("STEER_{}", word.to_uppercase()).as_str());
+        (name, kernel_words().into_iter().filter(named).collect::<Vec<_>>().join(" "))
+    }).collect()
+}
+
+/// What the kernel knows and what units can say stands in the help, and in the manual pages.
+#[test]
+fn help_and_manual_are_complete() {
+    let machine = Machine::new();
+    let man = machine.0.path().join("man");
+    std::fs::create_dir(&man).unwrap();
+    machine.status(0, &["man", man.to_str().unwrap()]);
+    let page = |name: &str| machine.0.read(&format!("man/{name}")).replace("\\-", "-").replace("\\fB", "").replace("\\fR", "");
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in [plain(&machine.status(0, &["help", "hints"])), plain(&page("cgctl.1"))] {
+        assert!(kernel_words().len() >= 12 && kernel_profiles().len() >= 5);
+        for word in kernel_words() {
+            assert!(text.contains(&format!(" {word} ")), "{word}: {text}");
+        }
+        for (profile, words) in kernel_profiles() {
+            let meaning = text.split_once(&format!(" {profile} ")).unwrap().1;
+            let end = meaning.split_once(&format!(": {words}")).unwrap_or_else(|| panic!("{profile}: {words}: {text}"));
+            assert!(end.0.len() < 60, "{profile}: {meaning}");
+        }
+        assert!(text.contains(" inherit ") && text.contains(" none "));
+    }
+    for text in [machine.status(0, &["help", "properties"]), page("cgctl.unit.5")] {
+        for property in ["X-CPUHint=", "X-CPUGang=", "X-CPUGangScope=", "X-CPUHeadroom="] {
+            assert!(text.lines().any(|line| line.trim_start().starts_with(property)), "{property}: {text}");
+        }
+    }
+    for text in [machine.status(0, &["help", "policy"]), page("cgctl-policy.5")] {
+        for key in ["hint", "gang", "gang.scope", "headroom", "[unit.\"NAME\"]", "[group.\"PATH\"]"] {
+            assert!(text.lines().any(|line| line.trim_start().starts_with(key)), "{key}: {text}");
+        }
+        // The example is a policy.
+        let example: String = text.lines().map(str::trim).skip_while(|line| *line != "[unit.\"nginx.service\"]")
+            .take_while(|line| !line.starts_with("Tables") && !line.starts_with(".fi")).map(|line| format!("{line}\n")).collect();
+        machine.0.file("example.toml", &example);
+        machine.status(0, &["apply", "-n", machine.0.path().join("example.toml").to_str().unwrap()]);
+    }
+    for about in ["set", "doctor", "watch-events"] {
+        assert_eq!(machine.status(0, &["help", about]), machine.status(0, &[about, "--help"]), "{about}");
+    }
+    assert_eq!(machine.status(0, &["help"]), machine.status(0, &["--help"]));
 }
 
 #[test]
