@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Drive `cgctl top` on a pseudo-terminal, and measure `cgctl show` on a large tree; both on trees of files.
+"""Drive `cgctl` on pseudo-terminals, and measure `cgctl show` on a large tree; both on trees of files.
 
 With --picture, the screen becomes the picture in the documentation.
 """
@@ -8,6 +8,7 @@ With --picture, the screen becomes the picture in the documentation.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -128,6 +129,57 @@ def screen(picture: bool = False) -> list[Test]:
     return tests
 
 
+def pod(number: int) -> str:
+    """A container's group as Kubernetes names it: some 200 characters."""
+    uid, container = hashlib.sha256(b"pod%d" % number).hexdigest(), hashlib.sha256(b"container%d" % number).hexdigest()
+    uid = "_".join((uid[:8], uid[8:12], uid[12:16], uid[16:20], uid[20:32]))
+    return f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-containerd-{container}.scope"
+
+
+def long_names() -> list[Test]:
+    """What does not fit on a terminal is shortened in the middle; what does, and what goes into a pipe, is not."""
+    tests = []
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        group(root, "")
+        pods = [pod(number) for number in range(3)]
+        for path in pods:
+            group(root, path, hint="tail_latency", hint__effective="wake_wide scan_full", headroom="20.00")
+        group(root, "日本語.slice", hint="pack", hint__effective="pack")
+
+        def look(columns: int, *words: str, **variables: str) -> list[str]:
+            environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {
+                "TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"} | variables
+            terminal = Terminal([cgctl.PROGRAM, "--root", root, *words], environment, columns, 30)
+            terminal.wait(lambda text: "日本語" in text)
+            lines = [line for line in terminal.screen.lines() if line]
+            if words == ("top",):
+                terminal.type("q")
+            terminal.close()
+            return lines
+
+        def fits(what: str, lines: list[str], shortened: bool) -> None:
+            rows = [line for line in lines if line.startswith("/kube")]
+            names = [row.split()[0] for row in rows]
+            good = len(rows) == len(pods) == len(set(names))
+            for shown in names:
+                begin, dots, end = shown.partition("…")
+                good = good and bool(dots) == shortened and any(
+                    f"/{path}".startswith(begin) and path.endswith(end or begin[1:]) for path in pods)
+            tests.append(Test(f"long names: {what}", PASSED if good else FAILED, "\n".join(lines)))
+
+        for columns in (80, 200):
+            fits(f"show, {columns} columns", look(columns, "show"), True)
+            fits(f"top, {columns} columns", look(columns, "top"), True)
+        fits("show, 300 columns", look(300, "show"), False)
+        fits("show, COLUMNS=100 has the last word", look(300, "show", COLUMNS="100"), True)
+        tree = look(80, "tree")
+        leaves = [line for line in tree if "hint=tail_latency  headroom=20.00" in line]
+        good = len(leaves) == len(pods) and all("…" in line for line in leaves) and len(tree) == 3 + 2 * len(pods) + 1
+        tests.append(Test("long names: tree, 80 columns", PASSED if good else FAILED, "\n".join(tree)))
+    return tests
+
+
 def large_tree() -> list[Test]:
     """CPU time, not wall-clock time, so that it does not matter what else runs."""
     base = Path("/dev/shm")
@@ -155,7 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", action="store_true", help=f"write {PICTURE.relative_to(ROOT)}")
     arguments = parser.parse_args()
-    tests = [*screen(arguments.picture), *large_tree()]
+    tests = [*screen(arguments.picture), *long_names(), *large_tree()]
     for test in tests:
         print(f"  {test.status} {test.name}{': ' + test.detail if test.status == FAILED else ''}")
     return int(any(test.status == FAILED for test in tests))

@@ -151,7 +151,7 @@ def tickless(target: Target) -> list[Test]:
 
 def cgctl_tests(_: Target) -> list[Test]:
     tests = cgctl.test()
-    return [*tests, *cgctl_screen.screen(), *cgctl_screen.large_tree(), *cgctl_deb.test()]
+    return [*tests, *cgctl_screen.screen(), *cgctl_screen.long_names(), *cgctl_screen.large_tree(), *cgctl_deb.test()]
 
 
 # Its systemd is what machines of this one get next, and runs what was built here.

@@ -15,6 +15,7 @@ import signal
 import struct
 import termios
 import time
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -63,9 +64,12 @@ class Screen:
         elif character == "\b":
             self.column = max(self.column - 1, 0)
         elif character >= " ":
-            if self.column < self.columns:
-                self.cells[self.row][self.column] = (character, self.style)
-            self.column += 1
+            # Lines that are too long go on in the next one.
+            wide = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+            if self.column + wide > self.columns:
+                self.row, self.column = min(self.row + 1, self.rows - 1), 0
+            self.cells[self.row][self.column:self.column + wide] = [(character, self.style), ("", self.style)][:wide]
+            self.column += wide
 
     def control(self, private: str, text: str, final: str) -> None:
         values = [int(value or 0) for value in text.split(";")] if text else []
@@ -129,8 +133,9 @@ class Terminal:
         self.screen = Screen(columns, rows)
         self.pid, self.fd = pty.fork()
         if not self.pid:
+            # Before the program can ask.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execvpe(str(command[0]), [str(word) for word in command], dict(environment))
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.ended = False
 
     def pump(self, seconds: float) -> None:

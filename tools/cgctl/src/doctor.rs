@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::setting::{same, Key, KEYS};
-use crate::state::{policies, State};
+use crate::state::{kernel_files, policies, State};
 use crate::tree::{display, Host, Tree};
 use crate::unit;
 
@@ -107,13 +107,7 @@ fn controllers(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()>
 
 /// The files, looked for in any group that has the controller.
 fn kernel(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
-    let mut sample = None;
-    tree.walk("", &mut |group| {
-        if sample.is_none() && !group.path.is_empty() && (group.has("cpu.weight") || group.has("cpu.max")) {
-            sample = Some(KEYS.map(|key| group.has(key.file())));
-        }
-    })?;
-    let Some(have) = sample else {
+    let Some(have) = kernel_files(tree)? else {
         found.push(finding(Verdict::Note, "no group has the cpu controller, so it cannot be told whether this kernel has \
                                            the files", None));
         return Ok(());

@@ -14,11 +14,12 @@ use rustix::event::{poll, PollFd, PollFlags};
 use rustix::fs::inotify;
 use serde::Serialize;
 
+use crate::columns::clean;
 use crate::error::{Error, Result};
 use crate::name;
 use crate::output::written;
 use crate::setting::KEYS;
-use crate::state::State;
+use crate::state::{require_files, State};
 use crate::tree::{display, Host, Tree};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -121,6 +122,7 @@ fn pause(queue: &rustix::fd::OwnedFd, interval: Duration) -> bool {
 
 pub fn run(host: &Host, options: &Options, out: &mut dyn Write) -> Result<()> {
     let tree = host.open_tree()?;
+    require_files(&tree)?;
     let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
         .map_err(|e| Error::io("inotify", e))?;
     watch_all(host, &tree, &queue);
@@ -137,7 +139,7 @@ pub fn run(host: &Host, options: &Options, out: &mut dyn Write) -> Result<()> {
                 value["time"] = serde_json::json!(time.as_secs_f64());
                 value.to_string()
             } else {
-                let path: String = display(&event.path).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+                let path = clean(&display(&event.path));
                 format!("{}.{:03} {path} {}: {} -> {}", time.as_secs(), time.subsec_millis(), event.what, event.old,
                         event.new)
             };

@@ -19,9 +19,9 @@ use cgctl::policy::{self, Policy, Rule};
 use cgctl::run::{self, Run};
 use cgctl::set::{Change, Options, Plan};
 use cgctl::setting::{parse_assignments, Key, Settings};
-use cgctl::state::{policies, State};
+use cgctl::state::{policies, require_files, State};
 use cgctl::tree::{display, Host, Tree};
-use cgctl::{events, show, target, top, unit, watch};
+use cgctl::{columns, events, show, target, top, unit, watch};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -75,7 +75,11 @@ fn execute(host: &Host, command: Option<Command>) -> Result<u8> {
             events::run(host, &options, &mut Stdout)?;
         }
         Command::Apply { file, dry_run, enable, strict, json } => apply(host, &file, dry_run, enable, strict, json)?,
-        Command::Dump => print(policy::dump(&host.open_tree()?)?)?,
+        Command::Dump => {
+            let tree = host.open_tree()?;
+            require_files(&tree)?;
+            print(policy::dump(&tree)?)?;
+        }
         Command::Diff { file, json } => return diff(host, &file, json),
         Command::Doctor { target, json } => {
             let findings = doctor::examine(host, target.as_deref())?;
@@ -102,10 +106,19 @@ fn to_json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
+/// The groups that have a policy; an error where none can have one.
+fn every_policy(tree: &Tree) -> Result<Vec<State>> {
+    let found = policies(tree, "")?;
+    if found.is_empty() {
+        require_files(tree)?;
+    }
+    Ok(found)
+}
+
 fn show_groups(host: &Host, targets: &[String], format: Format) -> Result<()> {
     let tree = host.open_tree()?;
     let states: Vec<State> = if targets.is_empty() {
-        policies(&tree, "")?
+        every_policy(&tree)?
     } else {
         targets.iter().map(|target| show::one(&tree, &target::resolve(host, &tree, target)?)).collect::<Result<_>>()?
     };
@@ -113,8 +126,10 @@ fn show_groups(host: &Host, targets: &[String], format: Format) -> Result<()> {
         show::json(&states)
     } else if format.tsv {
         show::tsv(&states)
+    } else if states.is_empty() {
+        show::no_policy(&tree)?
     } else if targets.is_empty() {
-        show::table_text(&states)
+        show::table_text(&states, columns::available())
     } else {
         states.iter().map(show::group_text).collect::<Vec<_>>().join("\n")
     })
@@ -123,8 +138,9 @@ fn show_groups(host: &Host, targets: &[String], format: Format) -> Result<()> {
 fn show_tree(host: &Host, target: Option<&str>, all: bool, format: Format) -> Result<()> {
     let tree = host.open_tree()?;
     let from = target.map(|target| target::resolve(host, &tree, target)).transpose()?.unwrap_or_default();
+    require_files(&tree)?;
     if !format.json && !format.tsv {
-        return print(show::tree_text(&tree, &from, all)?);
+        return print(show::tree_text(&tree, &from, all, columns::available())?);
     }
     let mut states = Vec::new();
     tree.walk(&from, &mut |group| {

@@ -158,6 +158,27 @@ pub fn policies(tree: &Tree, from: &str) -> Result<Vec<State>> {
     Ok(found)
 }
 
+/// Which of the files, in the order of KEYS, this kernel has: those of any group with the cpu controller. None: there is
+/// no such group, so it cannot be told.
+pub fn kernel_files(tree: &Tree) -> Result<Option<[bool; 4]>> {
+    let mut sample = None;
+    tree.walk("", &mut |group| {
+        if sample.is_none() && (group.has("cpu.weight") || group.has("cpu.max")) {
+            sample = Some(KEYS.map(|key| group.has(key.file())));
+        }
+    })?;
+    Ok(sample)
+}
+
+/// For what looks at all groups: an error where none can have a policy, instead of showing nothing.
+pub fn require_files(tree: &Tree) -> Result<()> {
+    if kernel_files(tree)? == Some([false; 4]) {
+        return Err(Error::new(Kind::Unsupported, "this kernel has none of cpu.hint, cpu.gang, cpu.headroom, or was booted \
+                                                  with cgroup_steer=0; 'cgctl doctor' says what to do"));
+    }
+    Ok(())
+}
+
 /// Why a group lacks a file, in words that help.
 pub fn missing_file(tree: &Tree, group: &Group, file: &str) -> Error {
     if !group.is_alive(tree) {

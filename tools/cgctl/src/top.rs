@@ -16,10 +16,11 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use ratatui::Frame;
 
 use crate::cli::SortBy;
+use crate::columns::{clean, shorten, width, wrap};
 use crate::error::{Error, Result};
 use crate::output::written;
 use crate::setting::Key;
-use crate::state::State;
+use crate::state::{require_files, State};
 use crate::tree::{display, Host, Tree};
 
 const HISTORY: usize = 16;
@@ -159,9 +160,8 @@ const HEADER: [&str; 8] = ["GROUP", "HINT", "GANG", "HEADROOM", "CPU %", "FOLLOW
 fn cells(line: &Line, unicode: bool) -> [String; 8] {
     let percent = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.0} %"));
     let gang = line.state.own().any(|(key, _)| key == Key::Gang);
-    let clean: String = display(&line.state.path).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     [
-        clean,
+        clean(&display(&line.state.path)),
         line.state.hint_effective.clone().or(line.state.hint.clone()).unwrap_or_else(|| "-".into()),
         if gang { line.state.gang_scope.clone().unwrap_or_default() } else { "-".into() },
         line.state.headroom.clone().unwrap_or_else(|| "-".into()),
@@ -172,8 +172,32 @@ fn cells(line: &Line, unicode: bool) -> [String; 8] {
     ]
 }
 
+/// Names are not made shorter than this to have the history beside them.
+const SHORTEST_NAME: usize = 30;
+
+/// Widths of the columns. Hint and name share what the numbers leave; the history has to go first.
+fn fit(cells: &[[String; 8]], columns: usize) -> [usize; 8] {
+    let mut widths: [usize; 8] = std::array::from_fn(|i| {
+        cells.iter().map(|row| width(&row[i])).chain([width(HEADER[i])]).max().unwrap_or(0)
+    });
+    widths[7] = HISTORY;
+    let room = |widths: &[usize]| columns.saturating_sub(widths[2..].iter().sum::<usize>() + widths.len() - 1);
+    if room(&widths) < widths[0].min(SHORTEST_NAME) + widths[1] {
+        widths[7] = 0;
+    }
+    let room = room(&widths);
+    widths[1] = widths[1].min((room / 2).max(room.saturating_sub(widths[0])));
+    widths[0] = room.saturating_sub(widths[1]);
+    widths
+}
+
 fn draw(frame: &mut Frame, top: &Top, state: &mut TableState, typing: bool, message: &str) {
-    let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(1)]).split(frame.area());
+    let foot = if typing { format!("filter: {}_", top.filter) }
+               else if !message.is_empty() { message.to_string() }
+               else { "q quit  s sort  r reverse  a all  / filter  Enter why  ↑↓ move".into() };
+    let foot = wrap(&foot, frame.area().width.into(), "", "");
+    let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(foot.lines().count() as u16)])
+        .split(frame.area());
     let sort = format!("{:?}", top.sort).to_lowercase();
     frame.render_widget(Paragraph::new(format!(
         "cgctl top: {} groups, by {sort}{}{}", top.lines.len(), if top.reverse { ", reversed" } else { "" },
@@ -181,31 +205,21 @@ fn draw(frame: &mut Frame, top: &Top, state: &mut TableState, typing: bool, mess
         areas[0]);
     let unicode = unicode();
     let rows = top.rows();
-    // The end of a path tells more than its beginning.
-    let width = (areas[1].width as usize).saturating_sub(84).clamp(16, 60);
+    let cells: Vec<[String; 8]> = rows.iter().map(|line| cells(line, unicode)).collect();
+    let widths = fit(&cells, areas[1].width.into());
     let table = Table::new(
-        rows.iter().map(|line| {
-            let mut cells = cells(line, unicode);
-            let length = cells[0].chars().count();
-            if length > width {
-                cells[0] = format!("…{}", cells[0].chars().skip(length - width + 1).collect::<String>());
-            }
-            Row::new(cells.map(Cell::from))
-        }),
-        [Constraint::Length(width as u16), Constraint::Min(12), Constraint::Length(6), Constraint::Length(8),
-         Constraint::Length(7), Constraint::Length(8), Constraint::Length(9), Constraint::Length(HISTORY as u16)],
+        cells.iter().map(|cells| Row::new(cells.iter().zip(widths).map(|(cell, most)| Cell::from(shorten(cell, most))))),
+        widths.map(|most| Constraint::Length(most as u16)),
     ).header(Row::new(HEADER).style(Style::new().add_modifier(Modifier::REVERSED)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, areas[1], state);
-    let foot = if typing { format!("filter: {}_", top.filter) }
-               else if !message.is_empty() { message.to_string() }
-               else { "q quit  s sort  r reverse  a all  / filter  Enter why  ↑↓ move".into() };
     frame.render_widget(Paragraph::new(foot), areas[2]);
 }
 
 /// The live view, until 'q'.
 pub fn interactive(host: &Host, interval: Duration, sort: SortBy, all: bool) -> Result<()> {
     let tree = host.open_tree()?;
+    require_files(&tree)?;
     let mut top = Top::new(sort, all);
     top.look(&tree)?;
     let mut terminal = ratatui::try_init().map_err(|e| Error::io("this needs a terminal (--batch does not)", e))?;
@@ -271,6 +285,7 @@ fn main_loop(terminal: &mut ratatui::DefaultTerminal, tree: &Tree, top: &mut Top
 /// The same as text, a number of times.
 pub fn batch(host: &Host, interval: Duration, sort: SortBy, all: bool, looks: u64, out: &mut dyn Write) -> Result<()> {
     let tree = host.open_tree()?;
+    require_files(&tree)?;
     let mut top = Top::new(sort, all);
     top.look(&tree)?;
     for _ in 0..looks {
@@ -309,6 +324,27 @@ mod tests {
         assert_eq!(sparkline(&VecDeque::from([0.0, 50.0, 100.0]), true), "▁▅█");
         assert_eq!(sparkline(&VecDeque::from([0.0, 100.0]), false), "07");
         assert_eq!(sparkline(&VecDeque::new(), true), "");
+    }
+
+    /// Names that Kubernetes makes have some 200 characters.
+    #[test]
+    fn long_names_use_the_width_there_is() {
+        let path = format!("kubepods.slice/kubepods-pod{}.slice/cri-containerd-{}.scope", "0f1e2d3c".repeat(4), "4f2a".repeat(16));
+        let whole = display(&path);
+        let state = State { path, hint_effective: Some("scan_none slice_long preempt_none pack".into()), ..State::default() };
+        let line = Line { state, ..Line::default() };
+        let cells = [cells(&line, true)];
+        for (columns, history, least) in [(60, false, 6), (80, false, 16), (100, false, 16), (132, true, 30), (200, true, 90)] {
+            let widths = fit(&cells, columns);
+            assert!(widths.iter().sum::<usize>() + widths.len() - 1 <= columns.max(60), "{columns}: {widths:?}");
+            assert_eq!(widths[7] > 0, history, "{columns}: {widths:?}");
+            assert!(widths[0] >= least, "{columns}: {widths:?}");
+            let name = shorten(&cells[0][0], widths[0]);
+            let (begin, end) = name.split_once('…').unwrap();
+            assert!(whole.starts_with(begin) && whole.ends_with(end) && !begin.is_empty() && !end.is_empty(), "{name}");
+        }
+        let widths = fit(&cells, 400);
+        assert_eq!((shorten(&cells[0][0], widths[0]), shorten(&cells[0][1], widths[1])), (cells[0][0].clone(), cells[0][1].clone()));
     }
 
     #[test]

@@ -438,7 +438,9 @@ fn read_inotify(queue: Arc<rustix::fd::OwnedFd>, watches: Watches, out: Sender<E
 /// then units are seen when they start all the same, and everything is looked at again with the next connection.
 fn connection(out: Sender<Event>) {
     const SHORTEST: Duration = Duration::from_millis(50);
-    let mut delay = SHORTEST;
+    // At boot, the bus comes later than this daemon.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let (mut delay, mut since, mut said) = (SHORTEST, Instant::now(), false);
     loop {
         let (ended, end) = channel();
         let to = out.clone();
@@ -450,12 +452,20 @@ fn connection(out: Sender<Event>) {
             let path = systemd.unit_path()?;
             Ok((systemd, path))
         });
-        if let Ok((_systemd, path)) = connected {
-            delay = SHORTEST;
-            if out.send(Event::Connected(path)).is_err() {
-                return;
+        match connected {
+            Ok((_systemd, path)) => {
+                if out.send(Event::Connected(path)).is_err() {
+                    return;
+                }
+                let _ = end.recv();
+                (delay, since, said) = (SHORTEST, Instant::now(), false);
             }
-            let _ = end.recv();
+            Err(error) if !said && since.elapsed() > PATIENCE => {
+                said = true;
+                say(Priority::Warning, "", &format!("{error}; units are seen when they start, but daemon-reload is not \
+                                                     noticed; still trying"));
+            }
+            Err(_) => {}
         }
         std::thread::sleep(delay);
         delay = (delay * 2).min(Duration::from_secs(2));
@@ -498,8 +508,20 @@ fn keeper(units: Receiver<(String, Instant)>, out: Sender<Event>) {
     }
 }
 
+/// Units' files mean something to a system that systemd runs, and to no other.
+fn require_systemd(host: &Host) -> Result<()> {
+    if host.path("/run/systemd/system").is_dir() {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Unsupported, "systemd does not run here (there is no /run/systemd/system), so there are no units \
+                                       to follow; 'cgctl set' and 'cgctl apply' work without"))
+}
+
 /// Run until somebody ends it.
 pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
+    if !once || host.is_live() {
+        require_systemd(host)?;
+    }
     let mut daemon = Daemon::new(host, verbose)?;
     if once {
         let systemd = host.is_live().then(|| Systemd::connect(false)).transpose()?;

@@ -178,6 +178,55 @@ fn kernels_that_lack_files() {
                "/system.slice/web.service\tpack\tnone\t-\t-\t-\t-\t-\t-");
 }
 
+/// Where nothing can be shown, what is missing is said instead.
+#[test]
+fn kernels_that_have_none() {
+    let machine = Machine::new();
+    let all_groups = |files: &[&str]| {
+        for group in ["system.slice", "system.slice/web.service", "system.slice/batch-1.service",
+                      "system.slice/batch-2.service", "jobs", "jobs/night"] {
+            for file in files {
+                std::fs::remove_file(machine.0.path().join("sys/fs/cgroup").join(group).join(file)).unwrap();
+            }
+        }
+    };
+    all_groups(&["cpu.hint", "cpu.hint.effective", "cpu.gang", "cpu.gang.scope", "cpu.headroom", "cpu.headroom.stat"]);
+    for words in [&[][..], &["show"], &["show", "--json"], &["show", "--tsv"], &["tree"], &["tree", "--json"], &["dump"],
+                  &["top", "-b", "1", "-i", "0.05"], &["watch-events", "--count", "1"]] {
+        let said = machine.status(5, words);
+        assert!(said.contains("this kernel has none of cpu.hint, cpu.gang, cpu.headroom"), "{words:?}: {said}");
+        assert!(said.contains("'cgctl doctor'") && said.lines().count() == 1, "{words:?}: {said}");
+    }
+    all_groups(&["cpu.weight"]);
+    let said = machine.status(0, &["show"]);
+    assert!(said.contains("none has the cpu controller") && said.contains("set --enable"), "{said}");
+    assert_eq!(machine.status(0, &["show", "--json"]), "[]\n");
+}
+
+#[test]
+fn units_without_systemd() {
+    let machine = Machine::new();
+    assert!(machine.status(5, &["watch"]).contains("systemd does not run here (there is no /run/systemd/system)"));
+    machine.0.file("run/systemd/system/empty", "");
+    assert!(machine.status(2, &["watch"]).contains("watch --once"));
+}
+
+/// What is read by a script is never shortened.
+#[test]
+fn a_pipe_has_no_width() {
+    let machine = Machine::with_policies();
+    let narrow = |words: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_cgctl")).arg("--root").arg(machine.0.path()).args(words)
+            .env("COLUMNS", "40").output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    for words in [&["show"][..], &["tree"], &["top", "-b", "1", "-i", "0.05"]] {
+        assert!(narrow(words).lines().any(|line| line.chars().count() > 40), "{words:?}");
+        assert!(!narrow(words).contains('…'), "{words:?}");
+    }
+    assert!(narrow(&["help", "hints"]).lines().all(|line| line.chars().count() <= 40), "prose goes by the width");
+}
+
 #[test]
 fn no_permission() {
     if rustix::process::geteuid().is_root() {
