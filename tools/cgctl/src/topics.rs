@@ -121,15 +121,22 @@ gang = true
         ]),
         section("Tables", vec![
             terms([
-                ("[unit.\"NAME\"]", format!("every group of the systemd unit NAME, which ends in .{}",
+                ("[unit.\"NAME\"]", format!("the unit NAME of the system's systemd; NAME ends in .{}",
                                             unit::TYPES.join(", ."))),
-                ("[group.\"PATH\"]", "the group with that path in the cgroup tree".into()),
+                ("[group.\"PATH\"]", "the group with that path in the cgroup tree, with or without /sys/fs/cgroup".into()),
             ]),
             prose("Names stand in quotes, because a dot without quotes begins a table within a table. In double quotes, \
                    a backslash has to be doubled; single quotes take it as it is:"),
             Block::Lines("[unit.'dev-disk\\x2d1.swap']\n"),
-            prose("In a name, `*` stands for any text, `?` for one character, `[a-c]` and `[!x]` for one of a set. Where \
-                   several rules speak of one key of a group, a name in full comes before a pattern, and a longer \
+            prose("In a name, `*` stands for any text, `?` for one character, `[a-c]` and `[!x]` for one of a set; none of \
+                   them crosses a `/`. `**` stands for any number of groups on the way:"),
+            terms([
+                ("jobs/*", "the groups directly below jobs"),
+                ("jobs/**", "all groups below jobs"),
+                ("**/worker", "every group of the name worker"),
+                ("odd[*]name", "the group odd*name: in brackets, each of these characters is itself"),
+            ]),
+            prose("Where several rules speak of one key of a group, a name in full comes before a pattern, and a longer \
                    pattern before a shorter one. Two patterns of the same length that disagree are an error."),
         ]),
         section("Keys", vec![
