@@ -170,8 +170,15 @@ X-CPUHeadroom=10
             prose("They are read by systemd's rules (systemd.unit(5)): the last assignment counts, and an empty one takes \
                    back what came before. When a property is removed, the group gets the default back; what was set by \
                    hand is left alone."),
-            prose("`cgctl set UNIT KEY=VALUE --persist` writes such a drop-in. `cgctl properties UNIT` says what a unit's \
-                   files ask for, and which line of which file does. A wrong value is a message in the unit's own log."),
+            prose("`cgctl properties UNIT` says what a unit's files ask for, and which line of which file does. A wrong value \
+                   is a message in the unit's own log."),
+        ]),
+        section("Written by cgctl", vec![
+            prose("`cgctl set UNIT KEY=VALUE --persist` writes /etc/systemd/system/UNIT.d/50-cgctl.conf, which comes before \
+                   an override.conf of `systemctl edit`. `--runtime` writes \
+                   /run/systemd/system/UNIT.d/zz-cgctl-runtime.conf, which comes last and goes at the next boot. In both, \
+                   only lines with X-CPU are changed. Where a line of another file would win, nothing is written, and the \
+                   message names the file and the line."),
         ]),
         section("The cpu controller", vec![
             prose("The files are there only in groups that have the cpu controller. For a unit with such properties \

@@ -332,6 +332,17 @@ fn kept_until_boot_and_for_good() {
 }
 
 #[test]
+fn where_it_is_kept_is_documented() {
+    let machine = Machine::new();
+    let help = machine.status(0, &["help", "properties"]);
+    for option in ["--persist", "--runtime"] {
+        let text = machine.status(0, &["set", "web.service", "gang=1", option, "-n"]);
+        let file = text.lines().find_map(|line| line.strip_suffix(": would be written")).unwrap();
+        assert!(help.contains(&file.replace("web.service", "UNIT")), "{file}: {help}");
+    }
+}
+
+#[test]
 fn kept_with_what_is_above() {
     let machine = Machine::new();
     machine.status(0, &["set", "web.service", "headroom=3", "--persist", "--propagate"]);
