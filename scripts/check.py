@@ -37,6 +37,7 @@ from common import ROOT, Fail, Target, run_main
 sys.path[:0] = [str(ROOT / "vm"), str(ROOT / "bench/lab")]
 sys.path.append(str(ROOT / "bench"))  # behind vm, which has a module "run", too
 
+import debian_machine  # noqa: E402
 import initramfs  # noqa: E402
 import lab  # noqa: E402
 import programs  # noqa: E402
@@ -171,8 +172,8 @@ def systemd_tests(units: int, following: bool = False) -> Callable[[Target], lis
             release, name = FOLLOWING[own], "systemd-next"
         cgctl.build()
         out = LOGS / name
-        tests = systemd.run(dataclasses.replace(target, release=release), out, units=units)
-        for line in systemd.figures(out):
+        tests = debian_machine.run(systemd.SUITE, dataclasses.replace(target, release=release), out, many=units)
+        for line in debian_machine.figures(out):
             print(f"    {line}", flush=True)
         return [dataclasses.replace(test, name=test.name.replace("systemd: ", f"{name}: ", 1)) for test in tests]
     return run_step
@@ -222,7 +223,7 @@ STEPS = (
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab_kernel, lab=True),
     # The longest first. All have virtual time, but for "up", which one CPU of the host is enough for.
-    Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.UNITS), ("cgctl-tests", "kernel"), lane=True),
+    Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.SUITE.many), ("cgctl-tests", "kernel"), lane=True),
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
          ("cgctl-tests", "kernel"), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),

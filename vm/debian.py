@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -65,7 +65,6 @@ LINKS = {
         "systemd-modules-load.service", "systemd-fsck-root.service", "e2scrub_reap.service", "systemd-ask-password-wall.path",
         "systemd-ask-password-console.path", "systemd-update-utmp.service", "systemd-random-seed.service")},
 }
-SIZE = "1G"
 # Dependencies for the sake of maintainer scripts.
 NOT_NEEDED = ("perl", "libperl", "usrmerge", "adduser", "debconf", "dpkg", "libfile-find-rule", "libtext-glob",
               "libnumber-compare", "media-types")
@@ -124,16 +123,18 @@ def mke2fs() -> str:
     return found
 
 
-def build(target: Target, extra: Mapping[str, tuple[bytes, int]], links: Mapping[str, str]) -> Path:
-    """The disk: packages, then extra files (path -> content and mode) and links. Made anew when any of it changed."""
-    directory = target.build / target.arch / "debian" / (target.release or foreign.own_release())
+def build(target: Target, extra: Mapping[str, tuple[bytes, int]], links: Mapping[str, str], name: str,
+          more: Iterable[str], size: int) -> Path:
+    """The disk of that name, of `size` MiB: packages and more packages, then extra files (path -> content and mode) and
+    links. Made anew when any of it changed."""
+    directory = target.build / target.arch / "debian" / (target.release or foreign.own_release()) / name
     with locked(directory / "lock"):
-        packages = foreign.unpack_all(target, PACKAGES)
+        packages = foreign.unpack_all(target, [*PACKAGES, *more])
         state = hashlib.sha256(Path(__file__).read_bytes())
         state.update(repr(sorted((name, foreign.version(root)) for name, root in packages.items())).encode())
         state.update(repr(sorted((name, hashlib.sha256(content).hexdigest(), mode)
                                  for name, (content, mode) in extra.items())).encode())
-        state.update(repr(sorted(links.items())).encode())
+        state.update(repr((sorted(links.items()), size)).encode())
         disk, stamp = directory / "disk.ext4", directory / "disk.stamp"
         if disk.is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == state.hexdigest():
             return disk
@@ -142,16 +143,16 @@ def build(target: Target, extra: Mapping[str, tuple[bytes, int]], links: Mapping
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         lay_out(root, packages)
-        for name, (content, mode) in extra.items():
-            write(root, name, content, mode)
-        for name, to in links.items():
-            link(root / name, to)
+        for path, (content, mode) in extra.items():
+            write(root, path, content, mode)
+        for path, to in links.items():
+            link(root / path, to)
         disk.unlink(missing_ok=True)
         owner = [] if os.geteuid() == 0 else ["fakeroot"]
         if owner and not shutil.which("fakeroot"):
             raise Fail("fakeroot is missing; run: scripts/setup deb")
         run_logged([*owner, mke2fs(), "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-d", root, disk,
-                    SIZE], directory / "mke2fs.log", "making the disk")
+                    f"{size}M"], directory / "mke2fs.log", "making the disk")
         shutil.rmtree(root)
         stamp.write_text(state.hexdigest(), encoding="utf-8")
     return disk
