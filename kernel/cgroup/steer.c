@@ -63,13 +63,16 @@
  * toggling is cheap and cpu.stat never goes backwards.
  */
 #include <linux/cgroup.h>
+#include <linux/capability.h>
 #include <linux/debugfs.h>
 #include <linux/init.h>
 #include <linux/kstrtox.h>
 #include <linux/mmu_context.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
+#include <linux/ratelimit.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <trace/events/steer.h>
 
 #include "../sched/sched.h"
@@ -342,22 +345,72 @@ static int steer_hint_effective_show(struct seq_file *sf, void *v)
 	return 0;
 }
 
+/* Bytes of a word and of a group's path that are shown; of a longer path it is the end. */
+#define STEER_SHOWN_WORD	32
+#define STEER_SHOWN_PATH	256
+
+/**
+ * steer_refuse - say in the kernel log why a write was refused
+ * @css: the group
+ * @file: its file, without "cpu."
+ * @word: what is wrong, as it was written
+ * @why: what is wrong with it
+ * @accepted: what would be taken
+ *
+ * A container's engine shows the error number alone, so the rest is said here, in one
+ * line of printable characters and bounded length. Nobody can fill the log that way, nor
+ * keep others out of it: those who may administer the machine, as engines do, have some
+ * lines in a while; all others have fewer, together.
+ */
+void steer_refuse(struct cgroup_subsys_state *css, const char *file,
+		  const char *word, const char *why, const char *accepted)
+{
+	static DEFINE_RATELIMIT_STATE(admins, 5 * HZ, 10);
+	static DEFINE_RATELIMIT_STATE(others, 60 * HZ, 5);
+	struct {
+		char path[PATH_MAX];
+		char shown[STEER_QUOTED(STEER_SHOWN_PATH)];
+		char word[STEER_QUOTED(STEER_SHOWN_WORD)];
+	} *text;
+	int skipped;
+
+	if (!__ratelimit(ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN) ?
+			 &admins : &others))
+		return;
+	text = kzalloc(sizeof(*text), GFP_KERNEL);
+	if (!text)
+		return;
+	cgroup_path(css->cgroup, text->path, sizeof(text->path));
+	skipped = max(0, (int)strlen(text->path) - STEER_SHOWN_PATH);
+	steer_quote(text->path + skipped, STEER_SHOWN_PATH, text->shown);
+	steer_quote(word, STEER_SHOWN_WORD, text->word);
+	pr_warn("cgroup: %s%s: cpu.%s: \"%s\" %s; accepted: %s\n", skipped ? "..." : "",
+		text->shown, file, text->word, why, accepted);
+	kfree(text);
+}
+
 static ssize_t steer_hint_write(struct kernfs_open_file *of, char *buf,
 				size_t nbytes, loff_t off)
 {
 	struct cgroup_subsys_state *css = of_css(of);
+	char accepted[STEER_VOCABULARY_MAX];
+	struct steer_refusal refusal;
 	u32 request;
 	int ret;
 
 	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
 
-	guard(mutex)(&steer_mutex);
-
-	ret = steer_request_parse(buf, steer_css_tg(css)->steer.request,
-				  steer_inherited(css), &request);
-	if (!ret)
-		ret = steer_hint_apply(css, request);
+	scoped_guard(mutex, &steer_mutex) {
+		ret = steer_request_parse(buf, steer_css_tg(css)->steer.request,
+					  steer_inherited(css), &request, &refusal);
+		if (!ret)
+			ret = steer_hint_apply(css, request);
+	}
+	if (refusal.why) {
+		steer_vocabulary(accepted, sizeof(accepted));
+		steer_refuse(css, "hint", refusal.word, refusal.why, accepted);
+	}
 	return ret ?: nbytes;
 }
 

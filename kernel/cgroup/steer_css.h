@@ -21,6 +21,9 @@ static inline struct task_group *steer_css_tg(struct cgroup_subsys_state *css)
 	return container_of(css, struct task_group, css);
 }
 
+void steer_refuse(struct cgroup_subsys_state *css, const char *file,
+		  const char *word, const char *why, const char *accepted);
+
 /**
  * steer_is_text - is all that was written text?
  * @buf: what the file was given, with a NUL behind it

@@ -397,11 +397,14 @@ static ssize_t steer_gang_write(struct kernfs_open_file *of, char *buf, size_t n
 
 	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
-	ret = kstrtos64(strstrip(buf), 10, &value);
-	if (ret)
+	buf = strstrip(buf);
+	ret = kstrtos64(buf, 10, &value);
+	if (!ret && value != 0 && value != 1)
+		ret = -ERANGE;
+	if (ret) {
+		steer_refuse(css, "gang", buf, "is neither", "0 1");
 		return ret;
-	if (value != 0 && value != 1)
-		return -ERANGE;
+	}
 
 	guard(mutex)(&steer_gang_mutex);
 
@@ -425,11 +428,15 @@ static ssize_t steer_gang_scope_write(struct kernfs_open_file *of, char *buf,
 	struct steer_gang_group *group = steer_gang_group(of_css(of));
 	int scope;
 
-	if (strlen(buf) != nbytes)
+	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
-	scope = match_string(steer_scopes, STEER_NR_SCOPES, strstrip(buf));
-	if (scope < 0)
+	buf = strstrip(buf);
+	scope = match_string(steer_scopes, STEER_NR_SCOPES, buf);
+	if (scope < 0) {
+		steer_refuse(of_css(of), "gang.scope", buf, "is not known",
+			     "core llc node system");
 		return -EINVAL;
+	}
 
 	guard(mutex)(&steer_gang_mutex);
 

@@ -545,9 +545,13 @@ static ssize_t steer_headroom_write(struct kernfs_open_file *of, char *buf,
 
 	if (!steer_is_text(buf, nbytes))
 		return -EINVAL;
-	ret = steer_headroom_parse(strstrip(buf), &request);
-	if (ret)
+	buf = strstrip(buf);
+	ret = steer_headroom_parse(buf, &request);
+	if (ret) {
+		steer_refuse(of_css(of), "headroom", buf, "is no such percentage",
+			     "0.00 to 100.00, with at most two decimals");
 		return ret;
+	}
 
 	guard(mutex)(&steer_headroom_mutex);
 

@@ -22,8 +22,10 @@
 #include <linux/bug.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
+#include <linux/minmax.h>
 #include <linux/sched/steer.h>
 #include <linux/string.h>
+#include <linux/string_helpers.h>
 
 static const char * const steer_word_names[] = {
 	"fork_affine",
@@ -161,6 +163,23 @@ static u32 steer_edit(u32 request, u32 add, u32 remove)
 	return (request & ~remove) | add;
 }
 
+static int steer_refused(struct steer_refusal *refusal, const char *word,
+			 const char *why)
+{
+	refusal->word = word;
+	refusal->why = why;
+	return -EINVAL;
+}
+
+/* What is wrong with a word that is not one of the words, or not here. */
+static const char *steer_why_no_word(const char *word)
+{
+	if (steer_profile_lookup(word) || !strcmp(word, "inherit") ||
+	    !strcmp(word, "none"))
+		return "has to be the first word, and no edit";
+	return "is not known";
+}
+
 /**
  * steer_request_parse - turn a line written to cpu.hint into a request
  * @line: NUL-terminated text; consumed
@@ -168,6 +187,7 @@ static u32 steer_edit(u32 request, u32 add, u32 remove)
  * @inherited: effective words of the parent, which edits start from where
  *	@current_request is "inherit"
  * @request: result; untouched on failure
+ * @refusal: why it failed; points into @line
  *
  * Words may be separated by any white space.
  *
@@ -176,7 +196,7 @@ static u32 steer_edit(u32 request, u32 add, u32 remove)
  * "inherit" or "none".
  */
 int steer_request_parse(char *line, u32 current_request, u32 inherited,
-			u32 *request)
+			u32 *request, struct steer_refusal *refusal)
 {
 	u32 result = STEER_EXPLICIT;
 	u32 add = 0, remove = 0;
@@ -185,6 +205,7 @@ int steer_request_parse(char *line, u32 current_request, u32 inherited,
 	int count = 0;
 	char *token;
 
+	*refusal = (struct steer_refusal){ };
 	while ((token = strsep(&line, " \t\n\r\v\f"))) {
 		bool signed_token = *token == '+' || *token == '-';
 		u32 bits;
@@ -192,17 +213,20 @@ int steer_request_parse(char *line, u32 current_request, u32 inherited,
 		if (!*token)
 			continue;
 		if (last)
-			return -EINVAL;
+			return steer_refused(refusal, token,
+					     "is beside a word that stands alone");
 
 		if (!count++)
 			edit = signed_token;
 		if (edit != signed_token)
-			return -EINVAL;
+			return steer_refused(refusal, token,
+					     "mixes edits with plain words");
 
 		if (edit) {
 			bits = steer_word_lookup(token + 1);
 			if (!bits)
-				return -EINVAL;
+				return steer_refused(refusal, token,
+						     steer_why_no_word(token + 1));
 			add &= ~bits;
 			remove &= ~bits;
 			*(*token == '+' ? &add : &remove) |= bits;
@@ -228,8 +252,13 @@ int steer_request_parse(char *line, u32 current_request, u32 inherited,
 		}
 
 		bits = steer_word_lookup(token);
-		if (!bits || (result & bits))
-			return -EINVAL;
+		if (!bits)
+			return steer_refused(refusal, token, steer_why_no_word(token));
+		if (result & bits)
+			return steer_refused(refusal, token, "is there twice");
+		if (steer_words_conflict((result | bits) & STEER_WORDS))
+			return steer_refused(refusal, token,
+					     "is of the same category as another word");
 		result |= bits;
 	}
 
@@ -238,11 +267,31 @@ int steer_request_parse(char *line, u32 current_request, u32 inherited,
 			 STEER_EXPLICIT | inherited;
 		result = steer_edit(result, add, remove);
 	}
-	if (!count || steer_words_conflict(result & STEER_WORDS))
-		return -EINVAL;
+	if (!count)
+		return steer_refused(refusal, "", "is no word");
+	if (steer_words_conflict(result & STEER_WORDS))
+		return steer_refused(refusal, "",
+				     "leaves two words of one category");
 
 	*request = steer_request_canonical(result);
 	return 0;
+}
+
+/**
+ * steer_quote - what of a text can be put into the kernel log
+ * @text: NUL-terminated, from user space
+ * @bytes: how much of it at most
+ * @quoted: result, NUL-terminated, of STEER_QUOTED(@bytes) bytes: what is not printable
+ *	ASCII is escaped, and so is what could end a quotation; "..." tells that there was
+ *	more
+ */
+void steer_quote(const char *text, size_t bytes, char *quoted)
+{
+	size_t length = strnlen(text, bytes + 1);
+	int end = string_escape_mem(text, min(length, bytes), quoted, 4 * bytes,
+				    ESCAPE_HEX | ESCAPE_NAP | ESCAPE_APPEND, "\"\\");
+
+	strscpy(quoted + end, length > bytes ? "..." : "", STEER_QUOTED(bytes) - end);
 }
 
 static int steer_append(char *line, size_t size, int len, const char *name,
@@ -263,6 +312,23 @@ static int steer_append_words(char *line, size_t size, int len, u32 words,
 					   available & BIT(i) ? "" : ":unavailable");
 	}
 	return len;
+}
+
+/**
+ * steer_vocabulary - what cpu.hint takes
+ * @line: buffer; STEER_VOCABULARY_MAX bytes suffice
+ * @size: its size
+ *
+ * Return: length of the text, without the NUL.
+ */
+int steer_vocabulary(char *line, size_t size)
+{
+	int len = scnprintf(line, size, "inherit none");
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(steer_profiles); i++)
+		len = steer_append(line, size, len, steer_profiles[i].name, "");
+	return steer_append_words(line, size, len, STEER_WORDS, STEER_WORDS);
 }
 
 /**

@@ -34,11 +34,13 @@ static const struct {
 static int parse(const char *text, u32 current_request, u32 inherited,
 		 u32 *request)
 {
+	struct steer_refusal refusal;
 	char line[256];
 
 	strscpy(line, text, sizeof(line));
 	*request = UNTOUCHED;
-	return steer_request_parse(line, current_request, inherited, request);
+	return steer_request_parse(line, current_request, inherited, request,
+				   &refusal);
 }
 
 static u32 parsed(struct kunit *test, const char *text)
@@ -424,7 +426,75 @@ static void steer_test_noise(struct kunit *test)
 	KUNIT_EXPECT_LT(test, accepted, 4750);
 }
 
+/* What was wrong is named, and nothing is where nothing was. */
+static void steer_test_refusal(struct kunit *test)
+{
+	static const struct {
+		const char *line, *word, *why;
+	} cases[] = {
+		{ "fastest", "fastest", "is not known" },
+		{ "pack fastest", "fastest", "is not known" },
+		{ "+fastest", "+fastest", "is not known" },
+		{ "pack background", "background", "has to be the first word, and no edit" },
+		{ "+background", "+background", "has to be the first word, and no edit" },
+		{ "none pack", "pack", "is beside a word that stands alone" },
+		{ "pack +energy", "+energy", "mixes edits with plain words" },
+		{ "pack pack", "pack", "is there twice" },
+		{ "wake_affine wake_hold", "wake_hold", "is of the same category as another word" },
+		{ " \n", "", "is no word" },
+		{ "+wake_affine +wake_hold", "", "leaves two words of one category" },
+		{ "background wake_hold", NULL, NULL },
+	};
+	struct steer_refusal refusal;
+	char line[64];
+	u32 request;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		strscpy(line, cases[i].line, sizeof(line));
+		steer_request_parse(line, STEER_INHERIT, 0, &request, &refusal);
+		KUNIT_EXPECT_STREQ(test, refusal.why ?: "-", cases[i].why ?: "-");
+		KUNIT_EXPECT_STREQ(test, refusal.word ?: "-", cases[i].word ?: "-");
+	}
+}
+
+/* What goes to the log: short, of printable characters, and on one line. */
+static void steer_test_quote(struct kunit *test)
+{
+	static const struct {
+		const char *text, *quoted;
+	} cases[] = {
+		{ "", "" },
+		{ "fastest", "fastest" },
+		{ "a\nb", "a\\x0ab" },
+		{ "\x1b[31m", "\\x1b[31m" },
+		{ "\xc3\xa4", "\\xc3\\xa4" },
+		{ "a\"b\\", "a\\x22b\\x5c" },
+		{ "0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef" },
+		{ "0123456789abcdef0123456789abcdefg", "0123456789abcdef0123456789abcdef..." },
+	};
+	char quoted[STEER_QUOTED(32)], noise[64];
+	char list[STEER_VOCABULARY_MAX];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		steer_quote(cases[i].text, 32, quoted);
+		KUNIT_EXPECT_STREQ(test, quoted, cases[i].quoted);
+	}
+	memset(noise, 0x80, sizeof(noise) - 1);
+	noise[sizeof(noise) - 1] = '\0';
+	steer_quote(noise, 32, quoted);
+	KUNIT_EXPECT_EQ(test, strlen(quoted), STEER_QUOTED(32) - 1);
+
+	KUNIT_EXPECT_LT(test, steer_vocabulary(list, sizeof(list)),
+			STEER_VOCABULARY_MAX - 1);
+	KUNIT_EXPECT_NOT_NULL(test, strstr(list, "inherit none tail_latency"));
+	KUNIT_EXPECT_NOT_NULL(test, strstr(list, " pack energy"));
+}
+
 static struct kunit_case steer_words_cases[] = {
+	KUNIT_CASE(steer_test_refusal),
+	KUNIT_CASE(steer_test_quote),
 	KUNIT_CASE(steer_test_accepted),
 	KUNIT_CASE(steer_test_refused),
 	KUNIT_CASE(steer_test_edited),

@@ -746,6 +746,105 @@ TEST_F(interface, write_after_rmdir)
 	free(path);
 }
 
+/* Read the kernel log on; returns how many new lines have @what, the last one in @last. */
+static int log_lines(int log, const char *what, char *last, size_t size)
+{
+	char record[2048];
+	int found = 0;
+	ssize_t len;
+
+	/* EPIPE: records were lost that nobody has read. */
+	while ((len = read(log, record, sizeof(record) - 1)) >= 0 || errno == EPIPE) {
+		record[len < 0 ? 0 : len] = '\0';
+		if (!strstr(record, what))
+			continue;
+		found++;
+		snprintf(last, size, "%s", record);
+	}
+	return found;
+}
+
+/* A refused write is explained in the kernel log as soon as there is a line left. */
+static bool log_explains(int log, const char *cg, const char *file, const char *bad,
+			 char *line, size_t size)
+{
+	for (int second = 0; second < WAIT_SECONDS; second++) {
+		if (!cg_write(cg, file, bad))
+			return false;
+		if (log_lines(log, bad, line, size))
+			return true;
+		sleep(1);
+	}
+	return false;
+}
+
+/* What is wrong is said where people look: group, file, word, and what would be taken. */
+TEST_F_TIMEOUT(interface, refusal_is_explained, 300)
+{
+	static const struct {
+		const char *file, *bad, *says;
+	} cases[] = {
+		{ HINT, "fastest", "is not known; accepted: inherit none tail_latency" },
+		{ "cpu.gang", "12", "is neither; accepted: 0 1" },
+		{ "cpu.gang.scope", "machine", "is not known; accepted: core llc" },
+		{ "cpu.headroom", "101.5", "is no such percentage; accepted: 0.00 to 100.00" },
+	};
+	int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	char line[2048] = "", head[512];
+
+	ASSERT_LE(0, log);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (!cg_has(cases[i].file))
+			continue;
+		lseek(log, 0, SEEK_END);
+		ASSERT_TRUE(log_explains(log, self->cg, cases[i].file, cases[i].bad, line,
+					 sizeof(line)))
+			TH_LOG("nothing about %s", cases[i].file);
+		snprintf(head, sizeof(head), "cgroup: %s: %s: \"%s\" %s",
+			 self->cg + strlen(CG_ROOT),
+			 cases[i].file, cases[i].bad, cases[i].says);
+		EXPECT_NE(NULL, strstr(line, head)) TH_LOG("'%s' is not in '%s'", head, line);
+	}
+	close(log);
+}
+
+/* Nobody fills the log that way, and a tenant does not use up the lines of the others. */
+TEST_F_TIMEOUT(interface, refusals_are_few, 300)
+{
+	int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), found;
+	char *path = cg_name(self->cg, HINT), line[2048];
+	time_t begin = time(NULL);
+	pid_t pid;
+
+	ASSERT_LE(0, log);
+	lseek(log, 0, SEEK_END);
+	for (int i = 0; i < 2000; i++)
+		ASSERT_EQ(-EINVAL, cg_write(self->cg, HINT, "flooding"));
+	/* ten in five seconds */
+	found = log_lines(log, "flooding", line, sizeof(line));
+	EXPECT_GE(10 * ((time(NULL) - begin) / 5 + 2), found);
+
+	ASSERT_EQ(0, chown(path, 65534, 65534));
+	begin = time(NULL);
+	pid = fork();
+	if (!pid) {
+		if (setgid(65534) || setuid(65534))
+			_exit(2);
+		for (int i = 0; i < 2000; i++)
+			if (cg_write(self->cg, HINT, "tenant_s") != -EINVAL)
+				_exit(1);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &found, 0));
+	ASSERT_EQ(0, found);
+	found = log_lines(log, "tenant_s", line, sizeof(line));
+	/* five in a minute */
+	EXPECT_GE(5 * ((time(NULL) - begin) / 60 + 2), found);
+	EXPECT_TRUE(log_explains(log, self->cg, HINT, "afterwards", line, sizeof(line)));
+	close(log);
+	free(path);
+}
+
 /* cgroup_steer=0 on the kernel command line: there are no files. */
 TEST(off_at_boot)
 {

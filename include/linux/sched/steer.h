@@ -55,8 +55,26 @@
 /* Longest line that cpu.hint or cpu.hint.effective can show, with its NUL. */
 #define STEER_LINE_MAX		192
 
+/* Longest list of what cpu.hint takes, with its NUL. */
+#define STEER_VOCABULARY_MAX	256
+
+/* What steer_quote() makes of so many bytes at most, with its NUL. */
+#define STEER_QUOTED(bytes)	(4 * (bytes) + 4)
+
+/**
+ * struct steer_refusal - why a line was refused
+ * @word: the word that is wrong, in the line that was parsed
+ * @why: what is wrong with it; NULL if nothing is
+ */
+struct steer_refusal {
+	const char	*word;
+	const char	*why;
+};
+
 int steer_request_parse(char *line, u32 current_request, u32 inherited,
-			u32 *request);
+			u32 *request, struct steer_refusal *refusal);
+int steer_vocabulary(char *line, size_t size);
+void steer_quote(const char *text, size_t bytes, char *quoted);
 int steer_request_format(u32 request, char *line, size_t size);
 u32 steer_request_words(u32 request);
 u32 steer_request_resolve(u32 request, u32 inherited);
