@@ -65,6 +65,7 @@ pub fn examine(host: &Host, target: Option<&str>) -> Result<Vec<Finding>> {
     found.push(finding(Verdict::Ok, format!("{} groups have a policy", policies.len()), None));
     found.extend(policies.iter().filter_map(ineffective));
     found.extend(policies.iter().filter_map(|state| idle_and_protected(&tree, state)));
+    found.extend(policies.iter().filter_map(unbound));
     Ok(found)
 }
 
@@ -83,6 +84,14 @@ fn idle_and_protected(tree: &Tree, state: &State) -> Option<Finding> {
         Verdict::Note, format!("{}: has cpu.idle 1 and a headroom of {headroom} %. Its siblings leave that much idle for it \
                                 whatever its weight, so it can get most of a CPU beside them", display(&state.path)),
         Some(&format!("cgctl set '/{}' headroom=0, or: echo 0 > '{}/{}/cpu.idle'", state.path, tree.mount, state.path))))
+}
+
+/// A headroom on a level where nobody gives way to it.
+fn unbound(state: &State) -> Option<Finding> {
+    let unbound = state.headroom_unbound.as_ref()?;
+    let value = state.headroom.as_deref().unwrap_or_default();
+    let mend = unbound.belongs.as_ref().map(|above| format!("cgctl set '{}' headroom={value}", display(above)));
+    Some(finding(Verdict::Note, format!("{}: headroom={value}: {unbound}", display(&state.path)), mend.as_deref()))
 }
 
 fn controllers(host: &Host, tree: &Tree, found: &mut Vec<Finding>) -> Result<()> {
@@ -333,6 +342,19 @@ mod tests {
         let own = format!("user.slice/user@{}.service", rustix::process::geteuid().as_raw());
         assert_eq!(enable(&tree, &format!("{own}/a.slice"), &own),
                    "systemctl --user set-property a.slice CPUWeight=100");
+    }
+
+    #[test]
+    fn headroom_that_binds_nobody() {
+        let dir = TempDir::new();
+        for path in ["", "machine.slice/libpod-1.scope/container", "machine.slice/libpod-2.scope"] {
+            dir.group(path);
+        }
+        dir.file("sys/fs/cgroup/machine.slice/libpod-2.scope/cpu.headroom", "20.00\n");
+        assert!(!texts(&dir, None).contains("binds nobody"));
+        dir.file("sys/fs/cgroup/machine.slice/libpod-1.scope/container/cpu.headroom", "30.00\n");
+        let out = texts(&dir, None);
+        assert!(out.contains("-> cgctl set '/machine.slice/libpod-1.scope' headroom=30.00"), "{out}");
     }
 
     #[test]

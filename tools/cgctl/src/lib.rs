@@ -3,7 +3,8 @@
 //!
 //! From the bottom up: `name` has names of any bytes as text, `mount` knows which part of the hierarchy is to be seen
 //! where, `tree` opens groups and their files, `hint` and `setting` know values, `unit` knows unit files, `state` reads a
-//! group and `why` explains it, `target` finds a group by what somebody calls it, `set` and `policy` change groups
+//! group and `why` explains it, `reach` says whom a headroom binds, `target` finds a group by what somebody calls it
+//! (`container`: those of engines), `set` and `policy` change groups
 //! (`quoting` helps with quotes in policies), `dropin` and `persist` keep what was set for units, `dbus` speaks with
 //! systemd, `keep` has it keep the controller, and `watch`, `run`, `top`, `events`, `doctor`, `show` are commands;
 //! `output` is what all of them print with, and `columns` knows how wide text is. `topics` has what help and manual
@@ -11,6 +12,7 @@
 
 pub mod cli;
 pub mod columns;
+pub mod container;
 pub mod dbus;
 pub mod doctor;
 pub mod dropin;
@@ -28,6 +30,7 @@ pub mod persist;
 pub mod output;
 pub mod policy;
 pub mod quoting;
+pub mod reach;
 pub mod run;
 pub mod set;
 pub mod setting;

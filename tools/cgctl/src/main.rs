@@ -18,10 +18,10 @@ use cgctl::persist::{self, daemon_runs, Kept, Lasting};
 use cgctl::policy::{self, Policy, Rule};
 use cgctl::run::{self, Run};
 use cgctl::set::{Change, Options, Plan};
-use cgctl::setting::{parse_assignments, Key, Settings};
+use cgctl::setting::{parse_assignments, same, Key, Settings};
 use cgctl::state::{policies, require_files, State};
 use cgctl::tree::{display, Host, Tree};
-use cgctl::{columns, events, show, target, top, unit, watch};
+use cgctl::{columns, events, reach, show, target, top, unit, watch};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -173,6 +173,21 @@ fn carry_out(tree: &Tree, plan: &Plan, keep: &mut Keep) -> Result<BTreeSet<Strin
     plan.commit(tree).inspect_err(|_| keep.undo())
 }
 
+/// A headroom is written where it was asked for, but it may bind nobody there.
+fn warn_of_reach(tree: &Tree, plan: &Plan) {
+    let set: Vec<(&str, &str)> = plan.changes().map(|change| (change.path.as_str(), change.key, change.new.as_str()))
+        .chain(plan.unchanged.iter().map(|(path, key, value)| (path.as_str(), *key, value.as_str())))
+        .filter(|(_, key, value)| *key == Key::Headroom && !same(*key, value, key.default_value()))
+        .map(|(path, _, value)| (path, value)).collect();
+    for (path, value) in &set {
+        let unbound = reach::unbound(tree, path)
+            .filter(|unbound| !set.iter().any(|(other, _)| unbound.belongs.as_deref() == Some(other)));
+        if let Some(unbound) = unbound {
+            note(format!("{}: headroom={value}: {unbound}", display(path)));
+        }
+    }
+}
+
 /// What is set on a unit against its own files does not last, as the daemon reads those again.
 fn warn_of_files(host: &Host, tree: &Tree, plan: &Plan) {
     if !daemon_runs(host) {
@@ -279,6 +294,7 @@ fn set(host: &Host, target: &str, words: &[String], lasting: Option<Lasting>, op
     }
     kept.warnings.iter().for_each(note);
     report(&plan, &keep, &kept, BTreeSet::new(), dry_run, json)?;
+    warn_of_reach(&tree, &plan);
     if lasting.is_none() {
         warn_of_files(host, &tree, &plan);
     } else if !daemon_runs(host) {
@@ -330,6 +346,7 @@ fn apply(host: &Host, file: &Path, dry_run: bool, enable: bool, strict: bool, js
     let mut keep = if enable { plan_keep(host, &tree, &plan) } else { Keep::default() };
     let vanished = if dry_run { BTreeSet::new() } else { carry_out(&tree, &plan, &mut keep)? };
     report(&plan, &keep, &Kept::default(), vanished, dry_run, json)?;
+    warn_of_reach(&tree, &plan);
     warn_of_files(host, &tree, &plan);
     Ok(())
 }

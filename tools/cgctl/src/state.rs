@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Kind, Result};
 use crate::hint::{self, Request};
+use crate::reach::Unbound;
 use crate::setting::{same, Key, KEYS};
 use crate::tree::{ancestors, display, gone, parse_flat, Group, Tree};
 
@@ -62,6 +63,9 @@ pub struct State {
     pub headroom: Option<String>,
     #[serde(rename = "headroom.stat")]
     pub headroom_stat: Option<HeadroomStat>,
+    /// Where there is a headroom that binds nobody.
+    #[serde(rename = "headroom.unbound", skip_serializing_if = "Option::is_none")]
+    pub headroom_unbound: Option<Unbound>,
     pub populated: Option<bool>,
     pub stat: BTreeMap<String, u64>,
 }
@@ -92,6 +96,9 @@ impl State {
         self.hint_effective = group.read_line("cpu.hint.effective").ok().flatten();
         self.gang_scope = group.read_line(Key::GangScope.file()).ok().flatten();
         self.headroom_stat = group.read("cpu.headroom.stat").ok().flatten().map(|text| HeadroomStat::parse(&text));
+        if self.headroom.as_deref().is_some_and(|value| !same(Key::Headroom, value, Key::Headroom.default_value())) {
+            self.headroom_unbound = crate::reach::unbound(tree, &self.path);
+        }
         self.populated = group.is_populated();
         self.stat = parse_stat(&group.read("cpu.stat").ok().flatten().unwrap_or_default());
         if self.hint.as_deref() == Some("inherit") && self.hint_effective.as_deref().is_some_and(|e| e != "none") {

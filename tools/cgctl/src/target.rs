@@ -5,8 +5,9 @@
 //! the top, a unit, and a container, in this order. "self" is the group of the caller. A prefix (path:, unit:, pid:,
 //! container:) leaves no doubt.
 
-use serde::Deserialize;
+use std::collections::BTreeSet;
 
+use crate::container::{self, Container};
 use crate::error::{Error, Kind, Result};
 use crate::name::printable;
 use crate::nearest::suggestion;
@@ -71,40 +72,10 @@ pub fn of_unit(tree: &Tree, name: &str) -> Result<String> {
     }
 }
 
-#[derive(Deserialize)]
-struct DockerConfig {
-    #[serde(rename = "Name")]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct PodmanContainer {
-    id: String,
-    #[serde(default)]
-    names: Vec<String>,
-}
-
-/// The ids of containers of that name, by what Docker and Podman keep on disk.
-fn container_ids(host: &Host, name: &str) -> Vec<String> {
-    let mut ids = Vec::new();
-    if let Ok(entries) = std::fs::read_dir(host.path("/var/lib/docker/containers")) {
-        for entry in entries.flatten() {
-            let config = std::fs::read_to_string(entry.path().join("config.v2.json")).unwrap_or_default();
-            if serde_json::from_str::<DockerConfig>(&config).is_ok_and(|c| c.name.trim_start_matches('/') == name) {
-                ids.push(entry.file_name().to_string_lossy().into_owned());
-            }
-        }
-    }
-    let podman = host.read("/var/lib/containers/storage/overlay-containers/containers.json").unwrap_or_default();
-    let podman: Vec<PodmanContainer> = serde_json::from_str(&podman).unwrap_or_default();
-    ids.extend(podman.into_iter().filter(|c| c.names.iter().any(|n| n == name)).map(|c| c.id));
-    ids
-}
-
 /// Whether a directory of the tree is the container with an id (or its beginning), or of a name.
 fn is_container(dir: &str, parent: &str, id: &str, exact: bool) -> bool {
     let stem = dir.strip_suffix(".scope").unwrap_or(dir);
-    let own = ["docker-", "libpod-", "cri-containerd-", "crio-", "nerdctl-"].into_iter()
+    let own = ["docker-", "libpod-payload-", "libpod-", "cri-containerd-", "crio-", "nerdctl-"].into_iter()
         .find_map(|prefix| stem.strip_prefix(prefix))
         .or_else(|| (matches!(base(parent), "docker" | "libpod_parent" | "lxc") || parent.contains("kubepods"))
                  .then_some(stem))
@@ -115,14 +86,19 @@ fn is_container(dir: &str, parent: &str, id: &str, exact: bool) -> bool {
     stem.strip_prefix("machine-").is_some_and(|machine| machine == unit::escape(id))
 }
 
+/// The group of a container, by its name, its id or the beginning of that.
 pub fn of_container(host: &Host, tree: &Tree, name: &str) -> Result<String> {
-    let ids = container_ids(host, name);
-    let mut found = Vec::new();
+    let known = container::find(host, name);
+    let mut found: BTreeSet<String> = known.iter().filter_map(|one| match one {
+        Container::Path(path) => tree.from_kernel(&display(path)).filter(|path| tree.exists(path)),
+        Container::Id(_) => None,
+    }).collect();
     tree.walk("", &mut |group| {
         let parent = crate::tree::parent(&group.path).unwrap_or_default();
         let dir = base(&group.path);
-        if is_container(dir, parent, name, false) || ids.iter().any(|id| is_container(dir, parent, id, true)) {
-            found.push(group.path.clone());
+        let is = |id: &str, exact: bool| is_container(dir, parent, id, exact);
+        if is(name, false) || known.iter().any(|one| matches!(one, Container::Id(id) if is(id, true))) {
+            found.insert(group.path.clone());
         }
     })?;
     // What is in a container, or another unit, comes after what is not.
@@ -130,10 +106,15 @@ pub fn of_container(host: &Host, tree: &Tree, name: &str) -> Result<String> {
     if found.iter().any(|path| !inside(path)) {
         found.retain(|path| !inside(path));
     }
+    // Where its engine puts the container's own settings: crun, in a group of its own inside of the scope.
+    let found: BTreeSet<String> = found.into_iter().map(|path| {
+        let inner = format!("{path}/container");
+        if path.ends_with(".scope") && tree.exists(&inner) { inner } else { path }
+    }).collect();
     match found.len() {
-        1 => Ok(found.remove(0)),
+        1 => Ok(found.into_iter().next().unwrap_or_default()),
         0 => Err(Error::not_found(format!("no container '{name}' is running"))),
-        n => Err(Error::invalid(format!("'{name}' is the beginning of {n} containers' ids: {}",
+        n => Err(Error::invalid(format!("'{name}' is {n} containers; use one of their paths: {}",
                                         found.iter().map(|p| display(p)).collect::<Vec<_>>().join(" ")))),
     }
 }
@@ -202,13 +183,19 @@ mod tests {
         for path in ["web", "system.slice/nginx.service", "system.slice/_cpu.service", "a.slice/a-b.slice",
                      &format!("system.slice/docker-{id}.scope"), "machine.slice/machine-deb\\x2d1.scope",
                      "user.slice/user-1000.slice/user@1000.service/app.slice/nginx.service", "lxc.payload.alpha",
-                     "system.slice/nginx.service/.control"] {
+                     "machine.slice/libpod-77.scope/container", "system.slice/web.service/libpod-payload-88",
+                     "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope", "system.slice/nginx.service/.control"] {
             dir.group(path);
         }
         dir.file("proc/42/cgroup", "0::/system.slice/nginx.service\n");
         dir.file("proc/43/cgroup", "0::/gone (deleted)\n");
         dir.file("proc/self/cgroup", "0::/system.slice/nginx.service/.control\n");
         dir.file(&format!("var/lib/docker/containers/{id}/config.v2.json"), r#"{"Name":"/shop","ID":"x"}"#);
+        dir.file("var/lib/containers/storage/overlay-containers/containers.json",
+                 r#"[{"id":"77","names":["crun"]},{"id":"88","names":["quadlet"]}]"#);
+        dir.file("run/containerd/io.containerd.runtime.v2.task/k8s.io/99/config.json",
+                 r#"{"annotations":{"io.kubernetes.cri.container-name":"db","io.kubernetes.cri.sandbox-name":"pod"},
+                     "linux":{"cgroupsPath":"kubepods-pod1.slice:cri-containerd:99"}}"#);
         let host = Host::new(Some(dir.path()));
         let tree = host.open_tree().unwrap();
         (dir, host, tree)
@@ -225,6 +212,9 @@ mod tests {
             ("cpu.service", "system.slice/_cpu.service"), ("a-b.slice", "a.slice/a-b.slice"), ("-.slice", ""),
             ("self", "system.slice/nginx.service"), ("4f2a4f2a4f2a", &docker), ("shop", &docker),
             ("deb-1", "machine.slice/machine-deb\\x2d1.scope"), ("container:alpha", "lxc.payload.alpha"),
+            ("crun", "machine.slice/libpod-77.scope/container"), ("quadlet", "system.slice/web.service/libpod-payload-88"),
+            ("db", "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope"),
+            ("container:pod/db", "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope"),
             ("unit:nginx.service", "system.slice/nginx.service"), ("pid:42", "system.slice/nginx.service"),
         ] {
             assert_eq!(resolve(&host, &tree, target).unwrap(), path, "{target}");

@@ -204,7 +204,7 @@ fn targets() -> Section {
         prose("A TARGET is a path in the cgroup tree (with a slash), a unit (`nginx.service`), the number of a process, a \
                container (its name, its id or the beginning of that), or `self`, the group of the caller. A bare word is \
                tried as a group, as a service and as a container. The prefixes `path:`, `unit:`, `pid:` and `container:` \
-               leave no doubt."),
+               leave no doubt. `container:` takes `POD/NAME` and `NAMESPACE/POD/NAME`, too."),
     ])
 }
 
