@@ -52,6 +52,9 @@ install: setup-cgctl ## install cgctl with units, manual pages and completions (
 systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name, UNITS=50: fewer at once, RELEASE=trixie)
 	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only '$(ONLY)') $(if $(UNITS),--units '$(UNITS)') $(if $(RELEASE),--release '$(RELEASE)')
 
+containers: setup-kernel setup-systemd setup-cgctl setup-containers ## test policies with runc, crun, podman, containerd on the built kernel (ONLY=, CONTAINERS=20: fewer at once, RELEASE=bookworm)
+	@$(PYTHON) vm/containers.py $(if $(ONLY),--only '$(ONLY)') $(if $(CONTAINERS),--containers '$(CONTAINERS)') $(if $(RELEASE),--release '$(RELEASE)')
+
 cgctl-deb: setup-cgctl ## a Debian package of cgctl
 	@$(PYTHON) scripts/cgctl_deb.py
 
@@ -104,8 +107,8 @@ setup-lab:
 setup-bench:
 	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
 setup-check:
-	@scripts/setup kernel vm systemd cgctl cgctl-tests lint deb bench
+	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint deb bench
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
 .PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
-	cgctl cgctl-tests cgctl-deb install systemd nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-deb setup-lab setup-bench setup-check
+	cgctl cgctl-tests cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-deb setup-lab setup-bench setup-check

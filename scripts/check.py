@@ -37,6 +37,7 @@ from common import ROOT, Fail, Target, run_main
 sys.path[:0] = [str(ROOT / "vm"), str(ROOT / "bench/lab")]
 sys.path.append(str(ROOT / "bench"))  # behind vm, which has a module "run", too
 
+import containers  # noqa: E402
 import debian_machine  # noqa: E402
 import initramfs  # noqa: E402
 import lab  # noqa: E402
@@ -179,6 +180,18 @@ def systemd_tests(units: int, following: bool = False) -> Callable[[Target], lis
     return run_step
 
 
+def containers_tests(target: Target) -> list[Test]:
+    """What matters most of the tests with container engines; all of them: make containers."""
+    if target.cross_compile:
+        return [Test("containers", SKIPPED, f"cgctl is built for this machine, not for {target.arch}")]
+    cgctl.build()
+    out = LOGS / "containers"
+    tests = debian_machine.run(containers.SUITE, dataclasses.replace(target, release=containers.RELEASE), out)
+    for line in debian_machine.figures(out):
+        print(f"    {line}", flush=True)
+    return tests
+
+
 def demo(target: Target) -> list[Test]:
     """What it shows are shares of placements, so a first "NO" is looked at again, as placement tests are."""
     try:
@@ -224,6 +237,8 @@ STEPS = (
     Step("lab", "build the lab's kernel, for arm64", lab_kernel, lab=True),
     # The longest first. All have virtual time, but for "up", which one CPU of the host is enough for.
     Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.SUITE.many), ("cgctl-tests", "kernel"), lane=True),
+    Step("containers", "policies reach containers: runc, crun, podman, containerd", containers_tests,
+         ("cgctl-tests", "kernel"), lane=True),
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
          ("cgctl-tests", "kernel"), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
