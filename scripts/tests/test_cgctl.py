@@ -12,7 +12,7 @@ import context  # noqa: F401
 import cgctl
 import cgctl_deb
 import debian
-import systemd
+import debian_machine
 from ktap import FAILED, PASSED, SKIPPED
 from terminal import Screen
 
@@ -130,11 +130,11 @@ class Disk(unittest.TestCase):
 
 class Judging(unittest.TestCase):
     def failures(self, report: str, console: str = "", problem: str = "") -> list[str]:
-        return [test.name for test in systemd.judge(report, NONCE, console, problem) if test.status == FAILED]
+        return [test.name for test in debian_machine.judge("systemd", report, NONCE, console, problem) if test.status == FAILED]
 
     def test_two_boots(self) -> None:
         self.assertEqual(self.failures(REPORT), [])
-        self.assertEqual(len(systemd.judge(REPORT, NONCE, "", "")), 2)
+        self.assertEqual(len(debian_machine.judge("systemd", REPORT, NONCE, "", "")), 2)
 
     def test_what_is_no_success(self) -> None:
         self.assertEqual(self.failures(REPORT.replace("ok 2", "not ok 2")), ["systemd: two"])
