@@ -173,7 +173,10 @@ def refused_at_create() -> None:
             assert key in text or bad in text, f"{engine}: names neither {key} nor {bad}: {text}"
             assert run(*engine.command("state", "bad"), status=None).returncode, f"{engine}: there is a container"
             run(*engine.command("delete", "--force", "bad"), status=None)
-            wait_for(lambda: not os.path.exists(engine.group("bad")), f"{engine}: the end of the group")  # noqa: B023
+            if engine == Engine("crun", systemd=False) and os.path.exists(engine.group("bad")):
+                # It leaves the group, which has no processes.
+                os.rmdir(engine.group("bad"))
+            wait_for(lambda: not os.path.exists(engine.group("bad")), f"{engine}: the end of the group", 10)  # noqa: B023
 
 
 @test()
@@ -403,7 +406,7 @@ def has_nri() -> bool:
 def connections() -> int:
     """How often the plugin, as it runs now, has found containerd."""
     since = systemctl("show", "-P", "InvocationID", PLUGIN)
-    return run("journalctl", "-b", "-o", "cat", f"_SYSTEMD_INVOCATION_ID={since}").stdout.count("connected")
+    return run("journalctl", "-b", "-o", "cat", f"_SYSTEMD_INVOCATION_ID={since}").stdout.count("msg=synchronized")
 
 
 def plugin_log() -> str:

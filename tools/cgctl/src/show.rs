@@ -62,6 +62,9 @@ pub fn group_text(state: &State) -> String {
     if let Some(headroom) = &state.headroom {
         line("headroom", format!("{headroom} %"));
     }
+    if let Some(unbound) = &state.headroom_unbound {
+        line("", unbound.to_string());
+    }
     if let Some(stat) = &state.headroom_stat {
         let budget = stat.budget_usec.map_or("max".into(), |usec| format!("{usec} µs in {} µs", stat.period_usec));
         let idle = stat.idle.map(|idle| format!("idle {idle:.2} %, ")).unwrap_or_default();

@@ -112,7 +112,7 @@ fn category(category: &Category, stat: &Stat) -> Option<String> {
 /// Sentences on one group, the most telling first.
 pub fn sentences(state: &State) -> Vec<String> {
     let get = |key: &str| state.stat.get(key).copied().unwrap_or(0);
-    let mut out: Vec<String> = state.headroom_unbound.iter().map(|unbound| format!("headroom: {unbound}")).collect();
+    let mut out = Vec::new();
     if let Some(effective) = &state.hint_effective {
         let (words, unavailable) = parse_effective(effective);
         if unavailable != 0 {
