@@ -14,8 +14,8 @@ use crate::name;
 use crate::topics;
 
 /// What `cgctl help` explains: commands, and topics. "properties" is explained as the topic that it is, too.
-const SUBJECTS: [&str; 15] = ["show", "tree", "set", "run", "top", "watch-events", "apply", "dump", "diff", "doctor", "watch",
-    "properties", "completions", "hints", "policy"];
+const SUBJECTS: [&str; 17] = ["show", "tree", "set", "run", "top", "watch-events", "apply", "dump", "diff", "doctor", "watch",
+    "properties", "help", "completions", "man", "hints", "policy"];
 
 /// Show, set and keep CPU policies of cgroups: cpu.hint, cpu.gang, cpu.headroom
 #[derive(Parser, Debug)]
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn help_explains_all_commands_and_topics() {
         let command = Cli::command();
-        let names = command.get_subcommands().map(|sub| sub.get_name()).filter(|name| !matches!(*name, "help" | "man"));
+        let names = command.get_subcommands().map(|sub| sub.get_name());
         let mut known: Vec<&str> = names.chain(topics::TOPICS).collect();
         known.sort_unstable();
         known.dedup();

@@ -235,8 +235,9 @@ impl Policy {
             }
         };
         for (key, value) in values {
-            if value.is_table() && !matches!(key.get_ref().as_str(), "gang" | "cpu") {
-                let advice = quoting::of_tables(if is_unit { "unit" } else { "group" }, name.get_ref(), key.get_ref(), value);
+            // A unit's name is whole here, as its type is at its end.
+            if !is_unit && value.is_table() && !matches!(key.get_ref().as_str(), "gang" | "cpu") {
+                let advice = quoting::of_tables("group", name.get_ref(), key.get_ref(), value);
                 return Err(text.error(key.span(), format!("unknown key '{}'; {advice}", key.get_ref())));
             }
             let mut plain = Vec::new();
@@ -458,6 +459,7 @@ mod tests {
              "; in double quotes a backslash begins an escape; single quotes take it as it is: 'foo\\x2dbar.service'"),
             ("[group.a]\ngang = true\ngang.scope = \"llc\"\n", scope),
             ("[group.a]\ngang.scope = \"llc\"\ngang = true\n", scope),
+            ("[unit.\"a.service\".b]\nhint = \"pack\"\n", "p:1: unknown key 'b.hint' "),
             ("[group.a]\nhint = pack\n", "; text stands in quotes: hint = \"pack\""),
             ("[group.a]\ngang = \"llc\"\n", "gang=yes gang.scope=llc"),
         ] {
