@@ -492,6 +492,27 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_named_in_full_has_to_stay() {
+        let (dir, tree) = tree();
+        let remove = || std::fs::remove_dir_all(dir.path().join("sys/fs/cgroup/system.slice/batch-1.service")).unwrap();
+        let pattern = "[unit.\"batch-*.service\"]\nhint = \"pack\"\n[group.\"a/**\"]\nhint = \"pack\"\n";
+        let policy = Policy::parse("p", pattern).unwrap();
+        let (plan, _) = policy.plan(&tree, false).unwrap();
+        remove();
+        let gone = plan.commit(&tree).unwrap();
+        assert_eq!(gone.into_iter().collect::<Vec<_>>(), ["system.slice/batch-1.service"]);
+        assert_eq!(dir.read("sys/fs/cgroup/a/b/cpu.hint"), "pack\n");
+
+        dir.group("system.slice/batch-1.service");
+        let named = "[unit.\"batch-1.service\"]\nheadroom = 1\n".to_string() + &pattern.replace("pack", "none");
+        let policy = Policy::parse("p", &named).unwrap();
+        let (plan, _) = policy.plan(&tree, false).unwrap();
+        remove();
+        assert_eq!(plan.commit(&tree).unwrap_err().kind, crate::error::Kind::NotFound);
+        assert_eq!(dir.read("sys/fs/cgroup/a/b/cpu.hint"), "pack\n", "taken back");
+    }
+
+    #[test]
     fn rules_without_a_group() {
         let (_dir, tree) = tree();
         let policy = Policy::parse("p", "[unit.\"gone.service\"]\nhint = \"pack\"\n").unwrap();
