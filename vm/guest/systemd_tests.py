@@ -473,6 +473,40 @@ def policies() -> None:
 
 
 @test()
+def paths_in_namespaces_and_bind_mounts() -> None:
+    """Paths go by what is mounted, and units are those of the machine's systemd."""
+    top = f"{CGROUP}/view"
+    os.makedirs(f"{top}/a/b")
+    os.makedirs("/run/view", exist_ok=True)
+    unit("view.service", SERVICE)
+    reload()
+    systemctl("start", "view.service")
+    try:
+        cgctl("set", "/view/a/b", "hint=pack", "--enable")
+
+        def inside(command: str, *unshare: str) -> str:
+            """What commands print in the group, in namespaces of their own."""
+            script = f"echo $$ > {top}/a/b/cgroup.procs; exec unshare {' '.join(unshare)} sh -c \"$1\""
+            done = run("sh", "-c", script, "sh", command, status=None)
+            return done.stdout + done.stderr
+
+        own = "cgctl show self | head -n 2; cgctl tree --all 1; cgctl show view.service | head -n 1"
+        got = inside(own, "-C")
+        has(got, "/view/a/b\n  hint      pack", "/init.scope", "/system.slice/view.service")
+        got = inside(f"umount {CGROUP}; mount -t cgroup2 none {CGROUP}; {own}", "-C", "-m")
+        has(got, "/\n  hint      pack", "process 1 is in /../../../init.scope, which is not in this cgroup tree",
+            "the unit view.service has no cgroup now")
+        got = inside(f"mount --bind {top}/a {CGROUP}; {own}; cgctl show {CGROUP}/b /view/a/b /b --tsv", "-m")
+        has(got, "/b\n  hint      pack", "process 1 is in /init.scope, which is not in this cgroup tree")
+        equal(got.count("\n/b\tpack"), 3, got)
+        has(inside(f"mount --bind {top}/a /run/view; cgctl show /run/view/b", "-m"), "/view/a/b\n  hint      pack")
+    finally:
+        systemctl("stop", "view.service")
+        for path in (f"{top}/a/b", f"{top}/a", top):
+            os.rmdir(path)
+
+
+@test()
 def removal_is_no_crash() -> None:
     """Units come and go while everything is read and set."""
     unit("short@.service", "[Service]\nExecStart=/bin/true\nX-CPUHint=pack\n")
