@@ -150,7 +150,7 @@ static int steer_prepare(struct cgroup_subsys_state *top)
 
 		if (steer_walk_skip(top, &pos))
 			continue;
-		if (!group->online || group->stats || !css_tryget_online(pos))
+		if (group->stats || !steer_css_hold(pos))
 			continue;
 		rcu_read_unlock();
 

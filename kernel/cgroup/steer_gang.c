@@ -267,12 +267,7 @@ static void steer_gang_publish(struct cgroup_subsys_state *top)
 	css_for_each_descendant_pre(pos, top) {
 		if (!steer_gang_resolve(pos))
 			pos = css_rightmost_descendant(pos);
-		if (need_resched() && css_tryget(pos)) {
-			rcu_read_unlock();
-			cond_resched();
-			rcu_read_lock();
-			css_put(pos);
-		}
+		steer_walk_resched(pos);
 	}
 	rcu_read_unlock();
 }
