@@ -52,7 +52,9 @@ from second_look import look_again  # noqa: E402
 LOGS = ROOT / "build/check"
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 # gang_test would take more than five minutes; churn_test has gangs, too.
-DEBUG_PROGRAMS = ("interface_test", "stat_trace_test", "slice_test", "delegation_test", "headroom_test", "churn_test")
+DEBUG_PROGRAMS = ("stat_trace_test", "slice_test", "headroom_test", "churn_test")
+# These switch static keys on and off, which the kernel with jump labels does by patching code under cpus_read_lock().
+JUMP_PROGRAMS = ("interface_test", "delegation_test", "churn_test")
 # What the debug kernel runs on that machine, with the same tests.
 NOSMT_OMITS = ("headroom_test",)
 # With one LLC it is hints that have to know that there is no other one. Each of the tests of these runs on "split" or
@@ -107,7 +109,8 @@ def machine(target: Target, mode: str, topology: str, variant: str = "base", app
     suffix = (f"-{append.partition('=')[0]}" if append else "") + (f"-{only}" if only and "," not in only else "")
     return run.Machine(arch=target.arch, kernel=kbuild.image(target, variant), root=root, mode=mode, topology=topology,
                        out=LOGS / f"{mode}-{variant}-{topology}{suffix}", timeout=run.time_limit(scale), scale=scale,
-                       memory=run.memory_of(variant), append=append, only=only)
+                       memory=run.memory_of(variant), append=append, only=only,
+                       one_thread=variant in kbuild.PATCHES_BRANCHES)
 
 
 def checked(machine_for: Callable[[str], run.Machine], only: str = "", present: bool = True) -> list[Test]:
@@ -133,6 +136,14 @@ def debug_selftests(target: Target) -> list[Test]:
     """On the debug kernel it is reports that count; where tasks go is judged on the fast one, but for who is held back.
     With the 16 CPUs of "split", churn_test alone takes more than ten minutes, and does less of everything."""
     return selftests("nosmt", "debug", DEBUG_PROGRAMS)(target)
+
+
+def jump_selftests(target: Target) -> list[Test]:
+    """With as few CPUs as make a difference: one thread of QEMU emulates all of them, each for a tenth of a second. The
+    KUnit tests that want a kernel with SMP run while it boots."""
+    tests = selftests("single", "jump", JUMP_PROGRAMS)(target)
+    consoles = sorted(LOGS.glob("check-jump-single*/console.log"))
+    return [*tests, *itertools.chain.from_iterable(kunit.at_boot(run.text(console)) for console in consoles[:1])]
 
 
 def disabled(target: Target) -> list[Test]:
@@ -235,12 +246,14 @@ STEPS = (
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab_kernel, lab=True),
-    # The longest first. All have virtual time, but for "up", which one CPU of the host is enough for.
+    Step("jump-kernel", "build the kernel with lockdep and jump labels", build("jump")),
+    # The longest first. All have virtual time, but for "up" and "jump", which one CPU of the host is enough for.
     Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.SUITE.many), ("cgctl-tests", "kernel"), lane=True),
     Step("containers", "policies reach containers: runc, crun, podman, containerd", containers_tests,
          ("cgctl-tests", "kernel"), lane=True),
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
          ("cgctl-tests", "kernel"), lane=True),
+    Step("jump", "selftests on the kernel with lockdep and jump labels", jump_selftests, ("jump-kernel",), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True, lab=True),
     Step("lab-ratios", "hints do not collapse, gangs gain, headroom is kept", regression.run, ("lab",), lane=True,

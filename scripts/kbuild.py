@@ -22,12 +22,17 @@ from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged
 
 # Variant -> fragments on top of base and the architecture's; each may have one more for an architecture.
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "base": ("systemd",), "debug": ("debug",), "rt": ("debug", "rt"), "lint": ("lint",), "tickless": ("tickless",),
+    "base": ("systemd",), "debug": ("lockdep", "debug"), "rt": ("lockdep", "debug", "rt"),
+    "lint": ("kunit-builtin",), "tickless": ("tickless",),
+    # With static keys as Debian's kernels have them, and the KUnit tests that want SMP.
+    "jump": ("lockdep", "jump-label", "kunit-builtin"),
     # The lab's machine, and the same with our code compiled out and without it.
     "lab": ("jump-label", "lab"), "lab-off": ("off", "jump-label", "lab"), "lab-pristine": ("jump-label", "lab"),
     # Objects only, to be compared.
     "on": ("jump-label",), "off": ("off", "jump-label"), "pristine": ("jump-label",)}
 PRISTINE = {"pristine", "lab-pristine"}  # built from the source without us
+# For machines whose CPUs one thread of QEMU emulates in turn, see configs/base.config.
+PATCHES_BRANCHES = {"jump"}
 UML = "um"  # the architecture of the kunit variant
 OUR_SYMBOLS = re.compile(r"CONFIG_CGROUP_STEER")
 

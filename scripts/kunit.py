@@ -8,6 +8,7 @@ The kernel's own kunit.py runs them. It would configure and build, too, but a mu
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ sys.path.insert(0, str(ROOT / "vm"))
 import ktap  # noqa: E402
 from run import show  # noqa: E402
 
+# What the kernel itself says of tests; anything else may stand in between.
+KTAP_LINE = re.compile(r" *(1\.\.\d|(not )?ok \d|#)")
 TIMEOUT = 300  # seconds for all suites together; they take a few
 
 
@@ -39,6 +42,16 @@ def run(target: Target) -> list[ktap.Test]:
     if (test := out / "test.log").is_file():
         tests += ktap.complaints(Path(test).read_text(encoding="utf-8", errors="replace"))
     return tests
+
+
+def at_boot(console: str) -> list[ktap.Test]:
+    """The results of a kernel that has its tests built in, among all else that it printed."""
+    _, _, report = console.replace("\r", "").partition("KTAP version 1\n")
+    # Each suite has a heading of its own; the plan of them all comes first.
+    suites = re.match(r"1\.\.(\d+)\n", report)
+    end = re.search(rf"^(not )?ok {suites[1]} .*\n", report, re.MULTILINE) if suites else None
+    lines = report[:end.end()] if end else report
+    return ktap.judge_program("kunit", [line for line in lines.split("\n") if KTAP_LINE.match(line)], 0)
 
 
 def main() -> int:

@@ -62,6 +62,7 @@ class Machine:
     append: str = ""
     only: str = ""
     scale: float = 1.0
+    one_thread: bool = False  # emulated: all CPUs in turn, by one thread of QEMU
 
 
 def accelerator(arch: str) -> str:
@@ -110,7 +111,8 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
             append.append(f"tsc_early_khz={host_tsc_khz()}")
     if machine.only:
         append.append(f"steer.only={machine.only}")
-    return [qemu, *model, "-accel", "tcg,thread=multi" if accel == "tcg" else "kvm",
+    emulation = f"tcg,thread={'single' if machine.one_thread else 'multi'}"
+    return [qemu, *model, "-accel", emulation if accel == "tcg" else "kvm",
             *TOPOLOGIES[machine.topology].arguments(machine.arch, machine.memory),
             "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
             "-chardev", f"{backend},logfile={machine.out / 'console.log'}",
@@ -309,7 +311,7 @@ def show(tests: list[ktap.Test]) -> dict[str, int]:
 
 
 def has_checkers(variant: str) -> bool:
-    return "debug" in kbuild.VARIANTS[variant]
+    return "lockdep" in kbuild.VARIANTS[variant]
 
 
 def scale_of(variant: str) -> float:
@@ -330,7 +332,7 @@ def time_limit(scale: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=ARCHES, default=os.environ.get("ARCH") or host_arch())
-    parser.add_argument("--variant", choices=("base", "debug", "rt", "tickless"), default="base",
+    parser.add_argument("--variant", choices=("base", "debug", "rt", "jump", "tickless"), default="base",
                         help="which of this tree's kernels")
     parser.add_argument("--kernel", type=Path, help="default: that one")
     parser.add_argument("--initramfs", type=Path, help="default: made from this tree")
@@ -350,7 +352,8 @@ def main() -> int:
         arch=arguments.arch, kernel=arguments.kernel or kbuild.build(target, arguments.variant),
         root=arguments.initramfs or initramfs.build(target), mode=arguments.mode, topology=arguments.topology,
         out=(arguments.out or base / "run" / arguments.mode).resolve(), timeout=arguments.timeout or time_limit(scale),
-        append=arguments.append, only=arguments.only, scale=scale, memory=memory_of(arguments.variant))
+        append=arguments.append, only=arguments.only, scale=scale, memory=memory_of(arguments.variant),
+        one_thread=arguments.variant in kbuild.PATCHES_BRANCHES)
     if machine.mode == "check":
         counts = show(check(machine))
         print(ktap.counted(counts))

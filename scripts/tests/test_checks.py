@@ -251,10 +251,20 @@ class Steps(unittest.TestCase):
             check.tickless(Target())
         machine, _ = booted.call_args.args
         self.assertRegex(machine.append, "nohz_full=[0-9]")
-        fragments = [kbuild.read_fragments(names) for variant, names in kbuild.VARIANTS.items()
-                     if machine.kernel == kbuild.image(Target(), variant)]
-        self.assertEqual([kbuild.parse_config(text, name)["CONFIG_NO_HZ_FULL"]
-                          for (name, text), in fragments], ["y"])
+        (names,) = [names for variant, names in kbuild.VARIANTS.items()
+                    if machine.kernel == kbuild.image(Target(), variant)]
+        configured = [kbuild.parse_config(text, name).get("CONFIG_NO_HZ_FULL") for name, text in kbuild.read_fragments(names)]
+        self.assertEqual([value for value in configured if value], ["y"])
+
+    def test_patched_branches(self) -> None:
+        """Kernels that patch branches are booted by one thread of QEMU, all others by several."""
+        with mock.patch.object(initramfs, "build"):
+            for variant, names in kbuild.VARIANTS.items():
+                machine = check.machine(Target(arch="x86_64"), "check", "single", variant)
+                with self.subTest(variant):
+                    self.assertEqual(variant in kbuild.PATCHES_BRANCHES, machine.one_thread)
+                    if machine.one_thread:
+                        self.assertIn("jump-label", names)
 
     def test_names(self) -> None:
         names = [step.name for step in check.STEPS]

@@ -96,6 +96,8 @@ class Judge(unittest.TestCase):
 
     def test_taint(self) -> None:
         self.assertEqual(self.judge(report(("a", GOOD, 0)).replace("tainted=0", "tainted=512")), ["machine: taint"])
+        self.assertEqual(self.judge(report(("a", GOOD, 0)).replace("tainted=0", "tainted=262144")), [])
+        self.assertEqual(self.judge(report(("a", GOOD, 0)).replace("tainted=0", "tainted=262656")), ["machine: taint"])
 
     def test_qemu(self) -> None:
         self.assertEqual(self.judge(report(("a", GOOD, 0)), problem="killed"), ["machine: end"])
