@@ -136,6 +136,8 @@ fn fit(widths: &mut [usize; 5], columns: Option<usize>) -> bool {
 pub fn no_policy(tree: &Tree) -> Result<String> {
     Ok(match kernel_files(tree)? {
         Some(_) => "no group has a policy; 'cgctl set' gives it one\n",
+        None if !tree.open("")?.names_cpu("cgroup.controllers") =>
+            "no group has a policy, because cgroup2 has no cpu controller here; 'cgctl doctor' says what mends that\n",
         None => "no group has a policy, because none has the cpu controller; 'cgctl set --enable' gives a group both, and \
                  'cgctl doctor' says more\n",
     }.into())

@@ -200,6 +200,10 @@ fn kernels_that_have_none() {
     all_groups(&["cpu.weight"]);
     let said = machine.status(0, &["show"]);
     assert!(said.contains("none has the cpu controller") && said.contains("set --enable"), "{said}");
+    // As where cgroup v1 holds the controller.
+    machine.0.file("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+    let said = machine.status(0, &["show"]);
+    assert!(said.contains("cgroup2 has no cpu controller here") && said.contains("'cgctl doctor'"), "{said}");
     assert_eq!(machine.status(0, &["show", "--json"]), "[]\n");
 }
 
