@@ -45,6 +45,9 @@ func ContainerGroup(cgroupsPath string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.Contains(parts[1]+parts[2], "/") {
+		return "", fmt.Errorf("'%s' is not the name of a scope", parts[1]+"-"+parts[2])
+	}
 	return clean(path.Join(parent, parts[1]+"-"+parts[2]+".scope"))
 }
 

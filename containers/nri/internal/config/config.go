@@ -141,7 +141,7 @@ func checkDefault(rule *policy.Default) error {
 		if err != nil {
 			return err
 		}
-		if rule.Values[key], err = key.Check(rule.Texts[name]); err != nil {
+		if rule.Values[key], err = key.Check(fmt.Sprint(rule.Texts[name])); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}

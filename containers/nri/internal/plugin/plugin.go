@@ -168,19 +168,19 @@ func (p *Plugin) pod(pod *api.PodSandbox) {
 		return
 	}
 	p.metrics.addPod(pod, request)
-	if err := p.settle(pod, request); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerTime)
+	defer cancel()
+	if err := p.settle(ctx, pod, request); err != nil {
 		p.log.Warn("policy not applied", "pod", podName(pod), "reason", err.Reason, "error", err.Text)
 	}
 }
 
 // settle has the pod's headroom in force, if it has one.
-func (p *Plugin) settle(pod *api.PodSandbox, request policy.Request) *policy.Error {
+func (p *Plugin) settle(ctx context.Context, pod *api.PodSandbox, request policy.Request) *policy.Error {
 	claim, has, err := p.claim(pod, request)
 	if err != nil || !has {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), AnswerTime)
-	defer cancel()
 	p.keeper.Set(pod.GetId(), claim)
 	return p.keeper.Settle(ctx, pod.GetId())
 }
@@ -224,7 +224,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, contain
 		}
 		files, refused = p.files(ctx, pod, request, request.Container(container.GetName()))
 		if refused == nil {
-			refused = p.settle(pod, request)
+			refused = p.settle(ctx, pod, request)
 		}
 	}
 	if refused != nil {

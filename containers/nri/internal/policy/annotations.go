@@ -44,7 +44,7 @@ func (k Key) Check(value string) (string, error) {
 		return checkWord(value, HeadroomScopes)
 	default:
 		_, err := ParseHeadroom(value)
-		return strings.TrimSpace(value), err
+		return trim(value), err
 	}
 }
 
@@ -101,7 +101,7 @@ func ParseAnnotations(domain string, annotations map[string]string) (Annotations
 			continue
 		}
 		if err := result.take(Key(text), suffix, hasSuffix, annotations[name]); err != nil {
-			wrong = append(wrong, fmt.Sprintf("annotation %s: %v", name, err))
+			wrong = append(wrong, fmt.Sprintf("annotation %s: %v", escape(name), err))
 		}
 	}
 	if wrong != nil {

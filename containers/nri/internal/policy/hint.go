@@ -43,8 +43,8 @@ func checkHint(line string) (string, error) {
 	for i, word := range words {
 		switch {
 		case strings.HasPrefix(word, "+") || strings.HasPrefix(word, "-"):
-			return "", fmt.Errorf("'%s' is an edit of words that are there already, and a new container has none; "+
-				"name the words themselves", word)
+			return "", fmt.Errorf("%s is an edit of words that are there already, and a new container has none; "+
+				"name the words themselves", quote(word))
 		case word == "inherit" || word == "none":
 			if len(words) > 1 {
 				return "", fmt.Errorf("'%s' stands alone", word)
@@ -73,10 +73,16 @@ func checkHint(line string) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// fields splits at what the kernel takes for a blank.
+// blanks are what the kernel takes for blanks. Those of Unicode are none: the file's owner would not see the difference.
+const blanks = " \t\n\r\v\f"
+
+// fields splits at blanks.
 func fields(line string) []string {
-	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n\r\v\f", r) })
+	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(blanks, r) })
 }
+
+// trim takes blanks away on both sides.
+func trim(text string) string { return strings.Trim(text, blanks) }
 
 func wordNames(set uint32) []string {
 	var names []string

@@ -55,8 +55,8 @@ const DefaultMaxHeadroom = "50%"
 // Default is what pods have that do not ask for anything else.
 type Default struct {
 	Selector `yaml:",inline"`
-	Texts    map[string]string `yaml:",inline"` // by key, as they were written
-	Values   Values            `yaml:"-"`       // the same, checked
+	Texts    map[string]any `yaml:",inline"` // by key, as they were written
+	Values   Values         `yaml:"-"`       // the same, checked
 }
 
 // Rules are those of the cluster.

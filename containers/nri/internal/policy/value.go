@@ -29,7 +29,13 @@ func quote(text string) string {
 	if len(text) > 40 {
 		text = text[:40] + "…"
 	}
-	return "'" + strings.Trim(strconv.Quote(text), `"`) + "'"
+	return "'" + escape(text) + "'"
+}
+
+// escape makes control characters and bad encodings visible, so that nobody writes lines of their own into a log.
+func escape(text string) string {
+	text = strconv.Quote(text)
+	return text[1 : len(text)-1]
 }
 
 func checkText(value string) error {
@@ -43,7 +49,7 @@ func checkText(value string) error {
 }
 
 func checkGang(value string) (string, error) {
-	switch text := strings.TrimSpace(value); strings.ToLower(text) {
+	switch text := trim(value); strings.ToLower(text) {
 	case "1", "yes", "true", "on":
 		return "1", nil
 	case "0", "no", "false", "off":
@@ -54,7 +60,7 @@ func checkGang(value string) (string, error) {
 }
 
 func checkWord(value string, known []string) (string, error) {
-	word := strings.TrimSpace(value)
+	word := trim(value)
 	if !slices.Contains(known, word) {
 		return "", fmt.Errorf("unknown scope %s%s; known: %s", quote(word), Suggestion(word, known),
 			strings.Join(known, " "))
@@ -76,7 +82,7 @@ const HeadroomAll = 10000
 // writes it ("2", "1.5", "500m"). The kernel takes a percentage without its sign; here a number without one would be
 // read as CPUs by everybody who knows Kubernetes, so the sign is required.
 func ParseHeadroom(value string) (Headroom, error) {
-	text := strings.TrimSpace(value)
+	text := trim(value)
 	wrong := fmt.Errorf("%s is neither a percentage such as 20%% or 12.50%% nor a number of CPUs such as 2 or 500m",
 		quote(text))
 	if err := checkText(value); err != nil {
@@ -162,7 +168,7 @@ func FormatPercent(hundredths uint) string {
 
 // ParsePercent reads what cpu.headroom shows.
 func ParsePercent(text string) (uint, error) {
-	hundredths, ok := decimal(strings.TrimSpace(text), 2)
+	hundredths, ok := decimal(trim(text), 2)
 	if !ok || hundredths > HeadroomAll {
 		return 0, fmt.Errorf("%s is not a percentage such as 12.50", quote(text))
 	}
