@@ -30,6 +30,7 @@ import foreign
 import kbuild
 import kunit
 import lint
+import nri
 import offcost
 import unit_tests
 from common import ROOT, Fail, Target, run_main
@@ -254,6 +255,7 @@ STEPS = (
     Step("systemd-next", "cgctl beside that of the following Debian release", systemd_tests(50, following=True),
          ("cgctl-tests", "kernel"), lane=True),
     Step("jump", "selftests on the kernel with lockdep and jump labels", jump_selftests, ("jump-kernel",), lane=True),
+    Step("nri", "plugin for container runtimes, manifests for Kubernetes", lambda _: nri.test(), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True, lab=True),
     Step("lab-ratios", "hints do not collapse, gangs gain, headroom is kept", regression.run, ("lab",), lane=True,
