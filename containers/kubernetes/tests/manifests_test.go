@@ -3,9 +3,9 @@
 package kubernetes
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -80,6 +80,22 @@ func policyOf(t *testing.T) *admission.ValidatingAdmissionPolicy {
 	return the[admission.ValidatingAdmissionPolicy](t, render(t, "base"))
 }
 
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// image is the name of what is built here, in the version of the whole project.
+func image(t *testing.T) string {
+	t.Helper()
+	version := regexp.MustCompile(`(?m)^version = "(.+)"`).FindStringSubmatch(read(t, "tools/cgctl/Cargo.toml"))
+	return "localhost/cgroup-steer-nri:" + version[1]
+}
+
 func TestBase(t *testing.T) {
 	objects := render(t, "base")
 	set, files := the[apps.DaemonSet](t, objects), the[core.ConfigMap](t, objects)
@@ -92,8 +108,8 @@ func TestBase(t *testing.T) {
 		t.Fatal("there are other containers")
 	}
 	container := spec.Containers[0]
-	if name, tag, _ := strings.Cut(container.Image, ":"); name != "cgroup-steer-nri" || tag == "" || container.ImagePullPolicy != core.PullIfNotPresent {
-		t.Errorf("the image is '%s'; it is made here, and no registry is named", container.Image)
+	if container.Image != image(t) || container.ImagePullPolicy != core.PullIfNotPresent {
+		t.Errorf("the image is '%s'; it is made here as '%s'", container.Image, image(t))
 	}
 	security := container.SecurityContext
 	if security.Privileged != nil || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || len(security.Capabilities.Add) != 0 ||
@@ -136,13 +152,10 @@ func TestBase(t *testing.T) {
 
 // The flags of the manifest are those of the program.
 func TestArguments(t *testing.T) {
-	main, err := os.ReadFile("../../nri/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	main := read(t, "containers/nri/main.go")
 	for _, argument := range the[apps.DaemonSet](t, render(t, "base")).Spec.Template.Spec.Containers[0].Args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
-		if !bytes.Contains(main, []byte(`"`+name+`"`)) {
+		if !strings.Contains(main, `"`+name+`"`) {
 			t.Errorf("there is no flag --%s", name)
 		}
 	}
