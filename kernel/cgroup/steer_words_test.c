@@ -441,7 +441,7 @@ static void steer_test_refusal(struct kunit *test)
 		{ "pack +energy", "+energy", "mixes edits with plain words" },
 		{ "pack pack", "pack", "is there twice" },
 		{ "wake_affine wake_hold", "wake_hold", "is of the same category as another word" },
-		{ " \n", "", "is no word" },
+		{ " \t", "", "is no word" },
 		{ "+wake_affine +wake_hold", "", "leaves two words of one category" },
 		{ "background wake_hold", NULL, NULL },
 	};
