@@ -4,6 +4,7 @@
 //! Of what there is, these files are read: they are specified, or have stayed the same for years.
 //!
 //! - podman, CRI-O: `containers.json` of containers/storage, and its twin for containers that do not outlive a boot;
+//!   CRI-O's names there have container, pod and namespace in them;
 //! - containerd: `config.json` of each task's bundle, which the OCI runtime specification defines; its annotations
 //!   `io.kubernetes.cri.*` are those that containerd documents for other runtimes;
 //! - runc, crun without an engine: `state.json`, `status`, which have the group's path;
@@ -83,13 +84,26 @@ fn is_id(id: &str, name: &str) -> bool {
     id == name || (name.len() >= 6 && id.len() >= 32 && id.starts_with(name))
 }
 
-/// Does a container of the container runtime interface go by this name: CONTAINER, POD/CONTAINER or
-/// NAMESPACE/POD/CONTAINER?
-fn is_called(annotations: &BTreeMap<String, String>, name: &str) -> bool {
-    let get = |key: &str| annotations.get(&format!("io.kubernetes.cri.{key}")).map_or("", String::as_str);
-    let own = [get("sandbox-namespace"), get("sandbox-name"), get("container-name")];
+/// Does a container of the container runtime interface, [NAMESPACE, POD, CONTAINER], go by this name: CONTAINER,
+/// POD/CONTAINER or NAMESPACE/POD/CONTAINER?
+fn is_called(own: [&str; 3], name: &str) -> bool {
     let wanted: Vec<&str> = name.split('/').collect();
     !own[2].is_empty() && wanted.len() <= own.len() && own[own.len() - wanted.len()..] == wanted[..]
+}
+
+/// What containerd says of a container.
+fn cri_of_containerd(annotations: &BTreeMap<String, String>) -> [&str; 3] {
+    ["sandbox-namespace", "sandbox-name", "container-name"]
+        .map(|key| annotations.get(&format!("io.kubernetes.cri.{key}")).map_or("", String::as_str))
+}
+
+/// What CRI-O's name for a container says: k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT. No part of it has a "_". The container
+/// POD is what holds a pod's namespaces.
+fn cri_of_crio(name: &str) -> Option<[&str; 3]> {
+    match name.split('_').collect::<Vec<_>>()[..] {
+        ["k8s", container, pod, namespace, _, _] if container != "POD" => Some([namespace, pod, container]),
+        _ => None,
+    }
 }
 
 /// The group that `linux.cgroupsPath` means: SLICE:PREFIX:NAME with systemd's driver, a path otherwise.
@@ -117,7 +131,8 @@ pub fn find(host: &Host, name: &str) -> Vec<Container> {
         // One directory for each storage driver
         for driver in names(host, storage).iter().filter(|entry| entry.ends_with("-containers")) {
             let stored: Vec<Stored> = read(host.path(&format!("{storage}/{driver}/{file}"))).unwrap_or_default();
-            found.extend(stored.into_iter().filter(|one| one.names.iter().any(|known| known == name))
+            let is_known = |known: &String| known == name || cri_of_crio(known).is_some_and(|own| is_called(own, name));
+            found.extend(stored.into_iter().filter(|one| one.names.iter().any(is_known))
                          .map(|one| Container::Id(one.id)));
         }
     }
@@ -125,7 +140,7 @@ pub fn find(host: &Host, name: &str) -> Vec<Container> {
     for namespace in names(host, tasks) {
         for id in names(host, &format!("{tasks}/{namespace}")) {
             let bundle: Option<Bundle> = read(host.path(&format!("{tasks}/{namespace}/{id}/config.json")));
-            found.extend(bundle.filter(|bundle| is_id(&id, name) || is_called(&bundle.annotations, name))
+            found.extend(bundle.filter(|bundle| is_id(&id, name) || is_called(cri_of_containerd(&bundle.annotations), name))
                          .and_then(|bundle| cgroups_path(&bundle.linux.cgroups_path)).map(Container::Path));
         }
     }
@@ -150,7 +165,9 @@ mod tests {
         let id = "4f2a".repeat(16);
         dir.file(&format!("var/lib/docker/containers/{id}/config.v2.json"), r#"{"Name":"/shop"}"#);
         dir.file("var/lib/containers/storage/overlay-containers/containers.json",
-                 &format!(r#"[{{"id":"{id}","names":["web"],"layer":"x"}}]"#));
+                 &format!(r#"[{{"id":"{id}","names":["web"],"layer":"x"}},
+                     {{"id":"c0","names":["k8s_cache_shop-1_prod_6f1c-77_2"]}}, {{"id":"c2","names":["k8s_cache_shop-1"]}},
+                     {{"id":"c1","names":["k8s_POD_shop-1_prod_6f1c-77_0"]}}]"#));
         dir.file("run/containers/storage/overlay-containers/volatile-containers.json", r#"[{"id":"b","names":["brief"]}]"#);
         let task = |namespace: &str, id: &str, text: &str| {
             dir.file(&format!("run/containerd/io.containerd.runtime.v2.task/{namespace}/{id}/config.json"), text);
@@ -168,6 +185,8 @@ mod tests {
             ("shop", vec![Container::Id(id.clone())]), ("web", vec![Container::Id(id.clone())]),
             ("brief", vec![Container::Id("b".into())]), ("db", pod.clone()), ("shop-0/db", pod.clone()),
             ("prod/shop-0/db", pod.clone()), ("4f2a4f2a", pod.clone()), ("lone", path("default/lone")),
+            ("cache", vec![Container::Id("c0".into())]), ("shop-1/cache", vec![Container::Id("c0".into())]),
+            ("prod/shop-1/cache", vec![Container::Id("c0".into())]), ("test/shop-1/cache", vec![]), ("shop-1/POD", vec![]),
             ("r", path("engines/r")), ("c", path("system.slice/steer-c.scope/container")),
             ("test/shop-0/db", vec![]), ("a/prod/shop-0/db", vec![]), ("4f2a", vec![]), ("", vec![]), ("..", vec![]),
         ] {

@@ -184,7 +184,9 @@ mod tests {
                      &format!("system.slice/docker-{id}.scope"), "machine.slice/machine-deb\\x2d1.scope",
                      "user.slice/user-1000.slice/user@1000.service/app.slice/nginx.service", "lxc.payload.alpha",
                      "machine.slice/libpod-77.scope/container", "system.slice/web.service/libpod-payload-88",
-                     "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope", "system.slice/nginx.service/.control"] {
+                     "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope", "system.slice/nginx.service/.control",
+                     "kubepods.slice/kubepods-pod2.slice/crio-660066.scope/container",
+                     "kubepods.slice/kubepods-pod2.slice/crio-conmon-660066.scope", "kubepods/pod3/crio-550055"] {
             dir.group(path);
         }
         dir.file("proc/42/cgroup", "0::/system.slice/nginx.service\n");
@@ -192,7 +194,9 @@ mod tests {
         dir.file("proc/self/cgroup", "0::/system.slice/nginx.service/.control\n");
         dir.file(&format!("var/lib/docker/containers/{id}/config.v2.json"), r#"{"Name":"/shop","ID":"x"}"#);
         dir.file("var/lib/containers/storage/overlay-containers/containers.json",
-                 r#"[{"id":"77","names":["crun"]},{"id":"88","names":["quadlet"]}]"#);
+                 r#"[{"id":"77","names":["crun"]},{"id":"88","names":["quadlet"]},
+                     {"id":"660066","names":["k8s_cache_shop_prod_6f1c_0"]},
+                     {"id":"550055","names":["k8s_cache_old_prod_7e2d_0"]}]"#);
         dir.file("run/containerd/io.containerd.runtime.v2.task/k8s.io/99/config.json",
                  r#"{"annotations":{"io.kubernetes.cri.container-name":"db","io.kubernetes.cri.sandbox-name":"pod"},
                      "linux":{"cgroupsPath":"kubepods-pod1.slice:cri-containerd:99"}}"#);
@@ -215,6 +219,9 @@ mod tests {
             ("crun", "machine.slice/libpod-77.scope/container"), ("quadlet", "system.slice/web.service/libpod-payload-88"),
             ("db", "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope"),
             ("container:pod/db", "kubepods.slice/kubepods-pod1.slice/cri-containerd-99.scope"),
+            ("container:shop/cache", "kubepods.slice/kubepods-pod2.slice/crio-660066.scope/container"),
+            ("container:660066", "kubepods.slice/kubepods-pod2.slice/crio-660066.scope/container"),
+            ("container:old/cache", "kubepods/pod3/crio-550055"),
             ("unit:nginx.service", "system.slice/nginx.service"), ("pid:42", "system.slice/nginx.service"),
         ] {
             assert_eq!(resolve(&host, &tree, target).unwrap(), path, "{target}");
