@@ -29,7 +29,7 @@ func render(t *testing.T, directory string) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// For the check by the published schemas, see scripts/nri.py.
+	// For a check by the published schemas, which takes more to install than these tests: kubernetes-validate --strict
 	if out := os.Getenv("RENDERED"); out != "" {
 		text, err := made.AsYaml()
 		if err == nil {
