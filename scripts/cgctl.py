@@ -92,20 +92,28 @@ def parse_tests(program: str, output: str) -> list[Test]:
                                            re.MULTILINE)]
 
 
+def checked_tests(name: str, done: subprocess.CompletedProcess[str]) -> list[Test]:
+    """The results of a test program that has ended; that some are missing is one, too."""
+    found = parse_tests(name, done.stdout)
+    announced = re.search(r"^running (\d+) tests?$", done.stdout, re.MULTILINE)
+    if not announced or int(announced[1]) != len(found):
+        found.append(Test(f"{name}: results", FAILED, f"{len(found)} results: {done.stdout[-500:]}{done.stderr[-500:]}"))
+    if done.returncode and not any(test.status == FAILED for test in found):
+        found.append(Test(f"{name}: exit status", FAILED, f"{done.returncode}: {done.stderr[-500:]}"))
+    return found
+
+
 def test() -> list[Test]:
+    """All but what compares with releases of systemd, which is unit_files.py's."""
     tests = []
     for program in build_tests():
         name = program.name.rpartition("-")[0]
+        if name == "unit_files":
+            continue
         done = subprocess.run([program], cwd=SOURCE, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=900, check=False,
                               env=os.environ | {"CGCTL": str(PROGRAM), "CARGO_MANIFEST_DIR": str(SOURCE)})
-        found = parse_tests(name, done.stdout)
-        announced = re.search(r"^running (\d+) tests?$", done.stdout, re.MULTILINE)
-        if not announced or int(announced[1]) != len(found):
-            found.append(Test(f"{name}: results", FAILED, f"{len(found)} results: {done.stdout[-500:]}{done.stderr[-500:]}"))
-        if done.returncode and not any(test.status == FAILED for test in found):
-            found.append(Test(f"{name}: exit status", FAILED, f"{done.returncode}: {done.stderr[-500:]}"))
-        tests += found
+        tests += checked_tests(name, done)
     return tests
 
 

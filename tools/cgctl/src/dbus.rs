@@ -8,6 +8,7 @@ use zbus::blocking::{Connection, MessageIterator};
 use zbus::zvariant::{OwnedObjectPath, Value};
 
 use crate::error::{Error, Kind, Result};
+use crate::finder::Rules;
 
 const NAME: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
@@ -125,8 +126,13 @@ impl Systemd {
     }
 
     /// Where this manager looks for unit files.
-    pub fn unit_path(&self) -> Result<Vec<String>> {
+    fn unit_path(&self) -> Result<Vec<String>> {
         self.property(PATH, MANAGER, "UnitPath")
+    }
+
+    /// By which rules this manager reads unit files.
+    pub fn rules(&self) -> Result<Rules> {
+        Ok(Rules::of(&self.version()?, self.unit_path()?))
     }
 
     pub fn reload(&self) -> Result<()> {

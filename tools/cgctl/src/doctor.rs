@@ -213,20 +213,24 @@ fn systemd(host: &Host, found: &mut Vec<Finding>) {
 
 /// What is wrong in unit files.
 fn units(host: &Host, found: &mut Vec<Finding>) {
-    let finder = crate::persist::finder(host);
+    let mut finder = crate::persist::finder(host);
+    // Mistakes in drop-ins of units that are not installed yet are mistakes, too.
+    finder.assume_units();
     let aliases = finder.find_aliases();
-    let (mut with, mut said) = (0, std::collections::BTreeSet::new());
+    let (mut with, mut said, mut unread) = (0, std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for name in finder.known_units() {
         // A directory "service.d" is for all services: any name will do to read it.
         let unit = if unit::TYPES.contains(&name.as_str()) { format!("x.{name}") } else { name };
         let properties = finder.properties(&unit, &aliases.of(&unit));
         with += usize::from(!properties.values.is_empty());
         said.extend(properties.complaints.iter().map(ToString::to_string));
+        unread.extend(properties.unread.iter().map(ToString::to_string));
     }
     if with > 0 {
         found.push(finding(Verdict::Ok, format!("{with} units have X-CPU properties in their files"), None));
     }
     found.extend(said.into_iter().map(|text| finding(Verdict::Missing, text, Some("correct the file, then systemctl daemon-reload"))));
+    found.extend(unread.into_iter().map(|text| finding(Verdict::Note, text, Some("use sudo"))));
 }
 
 pub fn text(findings: &[Finding]) -> String {

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use crate::setting::{Key, Settings};
 use crate::unit::{parse_file, Assignment};
+use crate::unit_file::{lines_with_ends, without_end};
 
 /// How the header begins, by which it is found again.
 const WRITTEN: &str = "# Written by cgctl set";
@@ -21,12 +22,12 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn parse(text: &[u8]) -> Vec<Assignment> {
     // What is not UTF-8 is replaced, which moves no line.
-    parse_file(&String::from_utf8_lossy(text))
+    parse_file(String::from_utf8_lossy(text).as_bytes())
 }
 
 /// Lines with their ends.
 fn lines(text: &[u8]) -> Vec<&[u8]> {
-    text.split_inclusive(|byte| *byte == b'\n').collect()
+    lines_with_ends(text).collect()
 }
 
 fn is_comment(line: &[u8]) -> bool {
@@ -34,11 +35,7 @@ fn is_comment(line: &[u8]) -> bool {
 }
 
 fn line_end(line: &[u8]) -> &[u8] {
-    match line {
-        [.., b'\r', b'\n'] => b"\r\n",
-        [.., b'\n'] => b"\n",
-        _ => b"",
-    }
+    &line[without_end(line).len()..]
 }
 
 /// Put another line, or none, in place of those of an assignment (the first is 1). Comments amid them stay.

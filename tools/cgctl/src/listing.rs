@@ -7,8 +7,9 @@
 //! modification is another one, which is how systemd sees that its own cache of them is old.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Which directory it was, and when it was modified, in nanoseconds since 1970.
@@ -36,23 +37,40 @@ impl Stamp {
     }
 }
 
-/// A directory: the names in it, and for those that are links, the last part of where they lead.
+/// What a name in a directory is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    File,
+    Directory,
+    /// And where the link leads, as it stands there.
+    Link(PathBuf),
+}
+
+/// A directory: the names in it, and what they are.
 #[derive(Debug, Default)]
 pub struct Listing {
     stamp: Option<Stamp>,
-    pub names: HashMap<String, Option<String>>,
+    pub names: HashMap<String, Entry>,
+    /// Why it could not be read, where it is there.
+    pub error: Option<ErrorKind>,
 }
 
 impl Listing {
     /// What is not UTF-8 is no name of a unit.
-    fn read(dir: &Path) -> HashMap<String, Option<String>> {
-        let Ok(entries) = std::fs::read_dir(dir) else { return HashMap::new() };
-        entries.flatten().filter_map(|entry| {
-            let target = entry.file_type().ok().filter(|kind| kind.is_symlink())
-                .and_then(|_| std::fs::read_link(entry.path()).ok())
-                .and_then(|target| target.file_name().map(|name| name.to_string_lossy().into_owned()));
-            Some((entry.file_name().into_string().ok()?, target))
-        }).collect()
+    fn read(dir: &Path) -> std::io::Result<HashMap<String, Entry>> {
+        Ok(std::fs::read_dir(dir)?.flatten().filter_map(|entry| {
+            let kind = entry.file_type().ok()?;
+            let what = if kind.is_symlink() {
+                Entry::Link(std::fs::read_link(entry.path()).ok()?)
+            } else if kind.is_dir() {
+                Entry::Directory
+            } else if kind.is_file() {
+                Entry::File
+            } else {
+                return None;
+            };
+            Some((entry.file_name().into_string().ok()?, what))
+        }).collect())
     }
 
     /// Read the directory if it may have changed. Returns whether it was read.
@@ -62,7 +80,9 @@ impl Listing {
         if stamp.is_some() && stamp == self.stamp {
             return false;
         }
-        self.names = if stamp.is_some() { Listing::read(dir) } else { HashMap::new() };
+        let found = if stamp.is_some() { Listing::read(dir) } else { Ok(HashMap::new()) };
+        self.error = found.as_ref().err().map(std::io::Error::kind);
+        self.names = found.unwrap_or_default();
         self.stamp = stamp.filter(|stamp| stamp.tells(now));
         true
     }
@@ -87,8 +107,8 @@ mod tests {
         dir.file("units/a.service", "");
         std::os::unix::fs::symlink("../x/b.service", units.join("c.service")).unwrap();
         assert!(listing.refresh(&units, SystemTime::now() + LATER), "it was made");
-        assert_eq!(listing.names["a.service"], None);
-        assert_eq!(listing.names["c.service"].as_deref(), Some("b.service"));
+        assert_eq!(listing.names["a.service"], Entry::File);
+        assert_eq!(listing.names["c.service"], Entry::Link("../x/b.service".into()));
         assert!(!listing.refresh(&units, SystemTime::now() + LATER), "nothing changed");
 
         std::thread::sleep(2 * SOON);

@@ -377,8 +377,12 @@ fn properties(host: &Host, name: &str, json: bool) -> Result<()> {
             format!("{}={value}\t{}:{}\n", key.property(), origin.file.display(), origin.line)
         }).collect::<String>())?;
     }
-    for complaint in &found.complaints {
+    for complaint in found.complaints.iter().chain(&found.unread) {
         note(complaint);
+    }
+    if !found.unread.is_empty() {
+        return Err(Error::new(Kind::Permission, format!("{name}: not all of its files could be read, so this may not be \
+                                                         what it asks for; use sudo")));
     }
     if found.complaints.is_empty() { Ok(()) } else { Err(Error::invalid(format!("{name} has mistakes in its files"))) }
 }

@@ -44,8 +44,8 @@ impl Lasting {
 pub fn finder(host: &Host) -> Finder {
     let mut finder = Finder::new(host);
     if host.is_live() {
-        if let Ok(path) = Systemd::connect(false).and_then(|systemd| systemd.unit_path()) {
-            finder.path = path;
+        if let Ok(rules) = Systemd::connect(false).and_then(|systemd| systemd.rules()) {
+            finder.rules = rules;
         }
     }
     finder
@@ -302,13 +302,7 @@ fn check(finder: &Finder, tree: &Tree, unit: &str, group: &str, lasting: Lasting
 
 /// Whether the unit's file is one that systemd takes for none.
 fn is_masked(finder: &Finder, unit: &str) -> bool {
-    finder.path.iter().map(|dir| finder.host.path(&format!("{dir}/{unit}")))
-        .find_map(|file| std::fs::symlink_metadata(&file).ok().map(|meta| (file, meta)))
-        .is_some_and(|(file, meta)| if meta.is_symlink() {
-            std::fs::read_link(file).is_ok_and(|to| to == Path::new("/dev/null"))
-        } else {
-            meta.len() == 0
-        })
+    finder.is_masked(unit)
 }
 
 /// Why a file is none of those that systemd reads.
@@ -318,7 +312,7 @@ fn hiding(finder: &Finder, files: &[PathBuf], path: &str) -> String {
         return format!("{} hides {path}, as it has the same name", file.display());
     }
     let dir = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default();
-    let link = finder.path.iter().map(|place| Path::new(place).join(dir).join(name.unwrap_or_default()))
+    let link = finder.rules.path.iter().map(|place| Path::new(place).join(dir).join(name.unwrap_or_default()))
         .find(|file| std::fs::read_link(finder.host.path(&file.to_string_lossy())).is_ok());
     link.map_or_else(|| format!("systemd does not read {path}"), |link| format!("{} masks {path}", link.display()))
 }
@@ -333,7 +327,7 @@ pub fn named(host: &Host, target: &str) -> Option<String> {
         Some(_) => name.to_string(),
         None => Some(format!("{name}.service")).filter(|name| known(name))?,
     };
-    Some(finder.find_aliases().real(&name).map_or(name, str::to_string))
+    Some(finder.find_aliases().real(&name).unwrap_or(name))
 }
 
 /// Something that a unit's files say, and cgctl.service applies again.

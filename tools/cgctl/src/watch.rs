@@ -34,6 +34,7 @@ use rustix::fs::inotify;
 
 use crate::dbus::{Signal, Systemd};
 use crate::error::{Error, Kind, Result};
+use crate::finder::Rules;
 use crate::journal::{complain, say, Priority};
 use crate::set::{missing_controllers, Plan};
 use crate::setting::{Key, Settings, KEYS};
@@ -50,8 +51,8 @@ enum Event {
     /// Somebody enabled or disabled controllers below a slice.
     Controllers(String),
     Systemd(Signal),
-    /// There is a connection, or one again; and where this systemd looks for unit files.
-    Connected(Vec<String>),
+    /// There is a connection, or one again; and by which rules this systemd reads unit files.
+    Connected(Rules),
     /// systemd has been told to keep the controller.
     Kept(String),
     /// Look at everything: asked for by SIGHUP, or because notices were lost.
@@ -160,7 +161,7 @@ impl Daemon {
     fn apply(&mut self, unit: &str) -> bool {
         let Some(path) = self.units.get(unit).cloned() else { return false };
         let properties = self.finder.properties(unit, &self.aliases.of(unit));
-        for complaint in &properties.complaints {
+        for complaint in properties.complaints.iter().chain(&properties.unread) {
             self.once(unit, &complaint.to_string(), || complain(unit, complaint));
         }
         match self.apply_properties(unit, &path, &properties) {
@@ -449,12 +450,12 @@ fn connection(out: Sender<Event>) {
                 Some(signal) => to.send(Event::Systemd(signal)).is_ok(),
                 None => ended.send(()).is_ok(),
             })?;
-            let path = systemd.unit_path()?;
-            Ok((systemd, path))
+            let rules = systemd.rules()?;
+            Ok((systemd, rules))
         });
         match connected {
-            Ok((_systemd, path)) => {
-                if out.send(Event::Connected(path)).is_err() {
+            Ok((_systemd, rules)) => {
+                if out.send(Event::Connected(rules)).is_err() {
                     return;
                 }
                 let _ = end.recv();
@@ -526,7 +527,7 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
     if once {
         let systemd = host.is_live().then(|| Systemd::connect(false)).transpose()?;
         if let Some(systemd) = &systemd {
-            daemon.finder.path = systemd.unit_path()?;
+            daemon.finder.rules = systemd.rules()?;
             daemon.aliases = daemon.finder.find_aliases();
         }
         let mut result = Ok(());
@@ -594,10 +595,8 @@ pub fn run(host: &Host, once: bool, verbose: bool) -> Result<()> {
             }
             Event::Kept(unit) | Event::Systemd(Signal::JobRemoved(_, unit, _)) => daemon.later.put(Work::Apply(unit)),
             Event::Systemd(Signal::Reloading(true)) => {}
-            Event::Connected(path) => {
-                if !path.is_empty() {
-                    daemon.finder.path = path;
-                }
+            Event::Connected(rules) => {
+                daemon.finder.rules = rules;
                 // Whoever was asked without a connection has not heard it.
                 daemon.asked.clear();
                 daemon.start_anew();

@@ -19,6 +19,7 @@ impl Machine {
         for file in ["cpu.hint", "cpu.hint.effective", "cpu.gang", "cpu.gang.scope", "cpu.headroom", "cpu.weight"] {
             std::fs::remove_file(dir.path().join("sys/fs/cgroup").join(file)).unwrap();
         }
+        dir.file("usr/lib/systemd/system/web.service", "[Service]\n");
         dir.file("proc/77/cgroup", "0::/system.slice/web.service\n");
         dir.file("proc/self/cgroup", "0::/jobs/night\n");
         dir.file("proc/sys/kernel/osrelease", "6.12.0-steer\n");
