@@ -46,6 +46,9 @@ cgctl: setup-cgctl ## build cgctl, the command line for policies (CARGO= a certa
 cgctl-tests: setup-cgctl-tests ## run cgctl's tests
 	@$(PYTHON) scripts/check.py --only cgctl-tests
 
+unit-files: setup-cgctl-tests ## compare how cgctl and systemd read random unit files (CASES=500, SEED=1)
+	@$(PYTHON) scripts/unit_files.py $(if $(CASES),--cases '$(CASES)') $(if $(SEED),--seed '$(SEED)')
+
 install: setup-cgctl ## install cgctl with units, manual pages and completions (DESTDIR= PREFIX=usr)
 	@$(PYTHON) scripts/cgctl.py install
 
@@ -111,4 +114,4 @@ setup-check:
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
 .PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
-	cgctl cgctl-tests cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-deb setup-lab setup-bench setup-check
+	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-deb setup-lab setup-bench setup-check

@@ -32,6 +32,7 @@ import kunit
 import lint
 import nri
 import offcost
+import unit_files
 import unit_tests
 from common import ROOT, Fail, Target, run_main
 
@@ -248,7 +249,8 @@ STEPS = (
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab_kernel, lab=True),
     Step("jump-kernel", "build the kernel with lockdep and jump labels", build("jump")),
-    # The longest first. All have virtual time, but for "up" and "jump", which one CPU of the host is enough for.
+    # The longest first. All have virtual time, but for "up" and "jump", which one CPU of the host is enough for, and
+    # "unit-files", which has no machine.
     Step("systemd", "cgctl beside Debian's systemd", systemd_tests(systemd.SUITE.many), ("cgctl-tests", "kernel"), lane=True),
     Step("containers", "policies reach containers: runc, crun, podman, containerd", containers_tests,
          ("cgctl-tests", "kernel"), lane=True),
@@ -256,6 +258,7 @@ STEPS = (
          ("cgctl-tests", "kernel"), lane=True),
     Step("jump", "selftests on the kernel with lockdep and jump labels", jump_selftests, ("jump-kernel",), lane=True),
     Step("nri", "plugin for container runtimes, manifests for Kubernetes", lambda _: nri.test(), lane=True),
+    Step("unit-files", "cgctl reads unit files as systemd 252 and 257 do", unit_files.run, ("cgctl-tests",), lane=True),
     Step("up", "selftests: one CPU", selftests("up"), ("kernel",), lane=True),
     Step("lab-check", "the lab keeps to its costs", lab_check, ("lab",), lane=True, lab=True),
     Step("lab-ratios", "hints do not collapse, gangs gain, headroom is kept", regression.run, ("lab",), lane=True,
