@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from steer_guest import (CGROUP, MANY, SERVICE, cgctl, equal, examples, expect, figure, group, has, main, read,
+from steer_guest import (CGROUP, MANY, SERVICE, cgctl, equal, examples, expect, figure, group, has, main, needs, read,
                          reload, run, systemctl, test, unit, wait_for, write)
 
 HERE = Path(__file__).parent
@@ -215,8 +215,14 @@ def podman_group(name: str) -> str:
     return CGROUP + read(f"/proc/{pid}/cgroup").removeprefix("0::")
 
 
-def podman_major() -> int:
-    return int(run("podman", "--version").stdout.split()[-1].split(".")[0])
+def has_defaults() -> bool:
+    """Does this podman know cgroup_conf in containers.conf? It takes any key there; its program has the name."""
+    return b"cgroup_conf" in Path(shutil.which("podman") or "").read_bytes()
+
+
+def needs_quadlet() -> None:
+    generator = "/usr/lib/systemd/system-generators/podman-system-generator"
+    needs(os.path.exists(generator), "this podman has no quadlets")
 
 
 @contextlib.contextmanager
@@ -256,6 +262,7 @@ def podman_refused_value() -> None:
 @test()
 def podman_defaults_of_the_machine() -> None:
     """containers.conf; an option of a container comes before it."""
+    needs(has_defaults(), "this podman has no cgroup_conf in containers.conf")
     path = "/etc/containers/containers.conf.d/hint.conf"
     write(path, '[containers]\ncgroup_conf = ["cpu.hint=background"]\n')
     try:
@@ -308,9 +315,7 @@ def demand(path: str) -> str:
 def quadlet() -> None:
     """Properties in a quadlet's [Service] land on the service, so a headroom there binds the other services: one that is
     busy really gives way. The same as an option of podman's is inside of the service, and binds nobody."""
-    if podman_major() < 5:
-        figure("no quadlet in this podman")
-        return
+    needs_quadlet()
     unit("batch.service", BUSY)
     write("/etc/containers/systemd/web.container", f"[Container]\nImage={IMAGE}\nNetwork=none\n\n"
           "[Service]\nX-CPUHint=tail_latency\nX-CPUHeadroom=30\nCPUWeight=100\n")
@@ -393,14 +398,8 @@ PLUGIN = "cgroup-steer-nri.service"
 BURSTABLE = f"{CGROUP}/kubepods.slice/kubepods-burstable.slice"
 
 
-def has_nri() -> bool:
-    """containerd 1.7 and later"""
-    found = re.search(r" v?(\d+)\.(\d+)\.", run("containerd", "--version").stdout)
-    assert found, "containerd has no version"
-    if tuple(map(int, found.groups())) >= (1, 7):
-        return True
-    figure("this containerd has no NRI")
-    return False
+def needs_nri() -> None:
+    needs("io.containerd.nri.v1.nri" in run("containerd", "config", "default").stdout, "this containerd has no NRI")
 
 
 def connections() -> int:
@@ -464,8 +463,7 @@ def start(pod_name: str, pod_id: str, name: str) -> tuple[str, str]:
 @test()
 def annotations_reach_the_container() -> None:
     """From annotations of a pod to the files of its group and of its containers' groups; the neighbours give way."""
-    if not has_nri():
-        return
+    needs_nri()
     containerd()
     with pod("shop", {"hint": "tail_latency", "hint@/container.log": "background", "headroom": "20%"}) as shop, \
             pod("other", {}) as other:
@@ -492,8 +490,7 @@ def annotations_reach_the_container() -> None:
 @test()
 def restarts_lose_nothing() -> None:
     """Without the plugin, containers start without policy; it makes up for that, and for what was changed meanwhile."""
-    if not has_nri():
-        return
+    needs_nri()
     containerd()
     with pod("again", {"hint": "tail_latency", "headroom": "20%"}) as again:
         _, before = start("again", again, "before")
@@ -519,8 +516,7 @@ def restarts_lose_nothing() -> None:
 @test(long=True)
 def many_of_a_pod_at_once() -> None:
     """By containerd and the plugin, eight clients at a time."""
-    if not has_nri():
-        return
+    needs_nri()
     containerd()
     with pod("many", {"hint": "tail_latency", "gang": "1"}) as many:
         def one(number: int) -> str:
@@ -543,8 +539,7 @@ def many_of_a_pod_at_once() -> None:
 
 @test()
 def page_containerd() -> None:
-    if not has_nri():
-        return
+    needs_nri()
     containerd()
     systemctl("stop", PLUGIN)
     follow("containerd")
@@ -569,10 +564,11 @@ def doctor_names_a_headroom_that_binds_nobody() -> None:
 
 # ---- the page ----
 
-def follow(heading: str) -> None:
-    """The commands of a section do what they say, and print what is shown."""
+def follow(heading: str, leave_out: str = "") -> None:
+    """The commands of a section do what they say, and print what is shown. Blocks with that text are left out."""
     os.makedirs("/run/page", exist_ok=True)
-    blocks = examples(heading)
+    blocks = [block for block in examples(heading)
+              if not leave_out or not any(leave_out in command for command, _ in block)]
     assert blocks, f"no commands below {heading}"
     for command, printed in (entry for block in blocks for entry in block):
         equal([line.split() for line in quiet("sh", "-c", f"cd /run/page; {command}").splitlines()],
@@ -594,13 +590,12 @@ def page_runc() -> None:
 @test()
 def page_podman() -> None:
     podman("images")
-    follow("podman")
+    follow("podman", leave_out="" if has_defaults() else "cgroup_conf")
 
 
 @test()
 def page_quadlet() -> None:
-    if podman_major() < 5:
-        return
+    needs_quadlet()
     podman("images")
     unit("batch.service", SERVICE + "CPUWeight=100\n")
     reload()

@@ -162,6 +162,16 @@ def command_and_output(lines: list[str]) -> tuple[str, list[str]]:
     return "\n".join([lines[0], *(line[2:] for line in lines[1:more])]), lines[more:]
 
 
+class Skipped(Exception):
+    """Why a test does not apply to this machine."""
+
+
+def needs(condition: object, otherwise: str) -> None:
+    """Go on with a test only where there is what it is about; `otherwise` says what is missing."""
+    if not condition:
+        raise Skipped(otherwise)
+
+
 # ---- running them ----
 
 def state() -> dict[str, int]:
@@ -173,6 +183,9 @@ def run_one(number: int, function: Callable[[], None]) -> bool:
     begin = time.monotonic()
     try:
         function()
+    except Skipped as reason:
+        REPORT.test_line(f"ok {number} {name} # SKIP {reason}")
+        return True
     except Exception as error:  # pylint: disable=broad-exception-caught
         text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
         REPORT.test_line("# " + text.replace("\n", "\n# "))
