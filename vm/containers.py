@@ -37,7 +37,7 @@ def programs() -> debian_machine.Files:
 
 
 SUITE = debian_machine.Suite("containers", readme=ROOT / "containers/README.md", many=200, packages=PACKAGES, memory=2048,
-                             disk=3072, extra=programs, links=LINKS)
+                             disk=3072, extra=programs, links=LINKS, second_boot="cgroup_steer=0")
 
 
 def main() -> int:

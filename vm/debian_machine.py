@@ -53,6 +53,7 @@ class Suite:
     extra: makes what else is put on the disk.
     links: more of them on the disk, path -> target.
     parameters: for the tests, on the kernel's command line.
+    second_boot: more of them, on that of the second boot.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Suite:
     extra: Callable[[], Files] = dict
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parameters: str = ""
+    second_boot: str = ""
 
 
 def installed(suite: Suite, stage: Path) -> tuple[Files, dict[str, str]]:
@@ -141,7 +143,8 @@ def run(suite: Suite, target: Target, out: Path, only: str = "", many: int = 0) 
     print(f"  machine: {target.arch}, 1 CPU, virtual time", flush=True)
     for boot in range(1, BOOTS + 1):
         line = command(suite, target, kernel, out, nonce, boot,
-                       f"steer.only={only} steer.many={many or suite.many} {suite.parameters}".rstrip())
+                       f"steer.only={only} steer.many={many or suite.many} {suite.parameters} "
+                       f"{suite.second_boot if boot == 2 else ''}".rstrip())
         (out / f"command{boot}").write_text("\n".join(line) + "\n", encoding="utf-8")
         problem = boot_once(line, out / f"result{boot}.log", deadline, suite.time_limit, progress)
         report = "".join(text(out / f"result{n}.log") for n in range(1, boot + 1))

@@ -359,6 +359,78 @@ def quadlet() -> None:
         reload()
 
 
+# ---- refused values, as the page has them ----
+
+def said(text: str, group: str) -> str:
+    """An engine's message without what differs each time: date, group, id."""
+    text = re.sub(r'^(time="[^"]*" level=\w+ msg=|\S+Z: )', "", text, flags=re.MULTILINE).replace(group, "GROUP")
+    return f"`` {re.sub('[0-9a-f]{64}', 'ID', ' '.join(text.replace(chr(92) + chr(34), chr(34)).split()))} ``"
+
+
+def on_the_page(rows: list[tuple[str, str, str, str]]) -> None:
+    """Engine, what was done, what it said and what is left are a row of the page's table of refused values."""
+    section = read(str(HERE / "README.md")).split("\n## Refused values\n")[1].split("\n## ")[0]
+    known = {" ".join(line.split()) for line in section.splitlines()}
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    missing = [line for line in lines if line not in known]
+    assert not missing, "not on the page:\n" + "\n".join(missing)
+
+
+@test()
+def page_refused_values() -> None:
+    """What runc and crun say and leave behind."""
+    rows = []
+    for engine in (one for one in ENGINES if not one.systemd):
+        group, name = engine.group("no"), engine.program
+        for key, bad in (("cpu.hint", "fastest"), ("cpu.headroom", "101")):
+            path = bundle("no", engine.place("no"), {key: bad})
+            text = quiet(*engine.command("run", "--detach", "--bundle", path, "no"), status=None)
+            left = "an empty group" if os.path.exists(group) else "nothing"
+            rows.append((name, f"create with {key} `{bad}`", said(text, group), left))
+            run(*engine.command("delete", "--force", "no"), status=None)
+            if os.path.exists(group):
+                os.rmdir(group)
+        with container(engine, "no", UNIFIED):
+            text = update(engine, "no", {"cpu.hint": "fastest"}, status=None)
+            rows.append((name, "update to cpu.hint `fastest`", said(text, group),
+                         "what was" if values(group) == UNIFIED else "something else"))
+            # Keys before and after the bad one. Each order of runc's map comes up in so many tries.
+            left = set()
+            for _ in range(40):
+                update(engine, "no", UNIFIED)
+                update(engine, "no", {"cpu.gang": "0", "cpu.headroom": "200", "cpu.hint": "pack"}, status=1)
+                found = values(group)
+                equal(found["cpu.headroom"], UNIFIED["cpu.headroom"], f"{engine}: the refused key")
+                left.add(", ".join(f"{key} {found[key]}" for key in ("cpu.gang", "cpu.hint")))
+            rows.append((name, "update to cpu.gang `0`, cpu.headroom `200`, cpu.hint `pack`", "as above",
+                         left.pop() if len(left) == 1 else "any of the others, other ones each time"))
+            # Is the bad value kept, and written again by an update of something else?
+            write("/run/resources.json", json.dumps({"pids": {"limit": 50}}))
+            text = quiet(*engine.command("update", "--resources", "/run/resources.json", "no"), status=None)
+            rows.append((name, "then an update of another resource", said(text, group) if text else "nothing",
+                         "as before" if values(group) == found else "something else"))
+    text = podman("run", "--name", "no", "--network", "none", "--cgroup-conf", "cpu.hint=fastest", IMAGE, status=126)
+    rows.append(("podman", "run with cpu.hint `fastest`, status 126", said(text, "/"), "a container that never ran"))
+    podman("rm", "no")
+    on_the_page(rows)
+
+
+@test(boot=2, long=True)
+def page_refused_without_the_files() -> None:
+    """The second boot has cgroup_steer=0."""
+    assert not os.path.exists(f"{CGROUP}/system.slice/cpu.hint"), "this kernel has the files"
+    rows = []
+    for engine in (one for one in ENGINES if not one.systemd):
+        path = bundle("no", engine.place("no"), {"cpu.hint": "tail_latency"})
+        text = quiet(*engine.command("run", "--detach", "--bundle", path, "no"), status=None)
+        rows.append((engine.program, "create without the files", said(text, engine.group("no")),
+                     "an empty group" if os.path.exists(engine.group("no")) else "nothing"))
+    text = podman("run", "--name", "no", "--network", "none", "--cgroup-conf", "cpu.hint=pack", IMAGE, status=127)
+    rows.append(("podman", "run without the files, status 127", said(text, "/"), "a container that never ran"))
+    podman("rm", "no")
+    on_the_page(rows)
+
+
 # ---- many ----
 
 @test()
