@@ -2,7 +2,7 @@
 # The front door. Every target sets up what it needs; run as root where packages are missing.
 KVER ?= 6.12
 ARCH ?= $(shell uname -m | sed s/aarch64/arm64/)
-export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX FLAVOUR
+export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX FLAVOUR ENGINES
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 PYTHON := PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 # The command goes to the lab as it was written; a $ in it is none of make's.
@@ -55,7 +55,7 @@ install: setup-cgctl ## install cgctl with units, manual pages and completions (
 systemd: setup-kernel setup-systemd setup-cgctl ## test cgctl with Debian's systemd on the built kernel (ONLY= a part of a name, UNITS=50: fewer at once, RELEASE=trixie)
 	@$(PYTHON) vm/systemd.py $(if $(ONLY),--only '$(ONLY)') $(if $(UNITS),--units '$(UNITS)') $(if $(RELEASE),--release '$(RELEASE)')
 
-containers: setup-kernel setup-systemd setup-cgctl setup-containers ## test policies with runc, crun, podman, containerd on the built kernel (ONLY=, CONTAINERS=20: fewer at once, RELEASE=bookworm)
+containers: setup-kernel setup-systemd setup-cgctl setup-containers ## test policies with runc, crun, podman, containerd on the built kernel (ONLY=, CONTAINERS=20: fewer at once, RELEASE=bookworm, ENGINES=newest: runc and containerd from Go modules)
 	@$(PYTHON) vm/containers.py $(if $(ONLY),--only '$(ONLY)') $(if $(CONTAINERS),--containers '$(CONTAINERS)') $(if $(RELEASE),--release '$(RELEASE)')
 
 cgctl-deb: setup-cgctl ## a Debian package of cgctl

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian with its container engines on the built kernel: how policies reach containers, and what becomes of them."""
+"""Debian with its container engines on the built kernel: how policies reach containers, and what becomes of them.
+
+With ENGINES=newest in the environment, runc and containerd are not Debian's but those of containers/engines/go.mod.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import debian_machine  # noqa: E402
 import nri  # noqa: E402
-from common import ROOT, run_logged, run_main  # noqa: E402
+from common import ROOT, Fail, run_logged, run_main  # noqa: E402
 
 # The first one whose containerd has NRI
 RELEASE = "trixie"
@@ -23,6 +27,11 @@ LINKS = {"usr/sbin/iptables": "xtables-nft-multi", "usr/sbin/ip6tables": "xtable
 
 
 CRICTL = ROOT / "build/crictl"
+# The newest engines, which no Debian release has: main packages of containers/engines/go.mod
+NEWEST = ROOT / "build/engines"
+CONTAINERD = [f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")]
+RUNC = "github.com/opencontainers/runc"
+SERVICE = "[Service]\nExecStart=\nExecStart=/usr/local/bin/containerd\n"
 
 
 def programs() -> debian_machine.Files:
@@ -36,13 +45,36 @@ def programs() -> debian_machine.Files:
             "etc/resolv.conf": (b"", 0o644)}
 
 
+def newest() -> debian_machine.Files:
+    """What comes before Debian's engines, as /usr/local comes first. Both are static, so no libraries of the machine that
+    builds them are wanted."""
+    NEWEST.mkdir(parents=True, exist_ok=True)
+
+    def build(what: str, packages: list[str], flags: str, cgo: bool) -> None:
+        # They want a newer Go than the plugin; go gets it as a module.
+        run_logged([nri.go(), "build", "-trimpath", "-tags", "netgo osusergo", "-ldflags", f"-s -w {flags}", "-o",
+                    f"{NEWEST}/", *packages], ROOT / "build/engines.log", f"building {what}", cwd=ROOT / "containers/engines",
+                   env=nri.environment(cgo) | {"GOTOOLCHAIN": "auto"})
+
+    build("containerd", CONTAINERD, "", cgo=False)
+    build("runc", [RUNC], "-extldflags -static", cgo=True)
+    return programs() | {f"usr/local/bin/{path.name}": (path.read_bytes(), 0o755) for path in sorted(NEWEST.iterdir())} | {
+        "etc/systemd/system/containerd.service.d/newest.conf": (SERVICE.encode(), 0o644)}
+
+
 SUITE = debian_machine.Suite("containers", readme=ROOT / "containers/README.md", many=200, packages=PACKAGES, memory=2048,
                              disk=3072, extra=programs, links=LINKS, second_boot="cgroup_steer=0")
 
 
+ENGINES = {"debian": programs, "newest": newest}
+
+
 def main() -> int:
-    return debian_machine.start(dataclasses.replace(SUITE, parameters="steer.long=1", time_limit=3600), __doc__,
-                                "--containers", RELEASE)
+    engines = os.environ.get("ENGINES") or "debian"
+    if engines not in ENGINES:
+        raise Fail(f"ENGINES={engines}: one of {', '.join(ENGINES)} is wanted")
+    suite = dataclasses.replace(SUITE, parameters="steer.long=1", time_limit=3600, extra=ENGINES[engines])
+    return debian_machine.start(suite, __doc__, "--containers", RELEASE)
 
 
 if __name__ == "__main__":
