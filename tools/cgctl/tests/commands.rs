@@ -244,6 +244,17 @@ fn no_permission() {
     assert_eq!(machine.read("jobs/cpu.hint"), "inherit\n");
 }
 
+/// Root may read everything, but not a directory in place of a file.
+#[test]
+fn properties_that_may_not_be_all() {
+    let machine = Machine::new();
+    machine.0.file("etc/systemd/system/web.service", "[Service]\nX-CPUHint=pack\n");
+    machine.0.file("etc/systemd/system/web.service.d/1.conf/x", "");
+    let said = machine.status(6, &["properties", "web.service"]);
+    assert!(said.contains("X-CPUHint=pack\t") && said.contains("/etc/systemd/system/web.service.d/1.conf: cannot be read")
+            && said.contains("may not be what it asks for"), "{said}");
+}
+
 #[test]
 fn policies() {
     let machine = Machine::new();
