@@ -58,10 +58,11 @@ DEBUG_PROGRAMS = ("stat_trace_test", "slice_test", "headroom_test", "churn_test"
 # These switch static keys on and off, which the kernel with jump labels does by patching code under cpus_read_lock().
 JUMP_PROGRAMS = ("interface_test", "delegation_test", "churn_test")
 # What the debug kernel runs on that machine, with the same tests.
-NOSMT_OMITS = ("headroom_test",)
+NOSMT_OMITS = ("headroom_test", "churn_test")
 # With one LLC it is hints that have to know that there is no other one. Each of the tests of these runs on "split" or
-# "nosmt" as well. All of them: make selftests TOPOLOGY=single
-ONE_LLC_OMITS = ("headroom_test", "gang_test")
+# "nosmt" as well, and churn_test on the kernel with jump labels, on this machine. All of them: make selftests
+# TOPOLOGY=single
+ONE_LLC_OMITS = ("headroom_test", "gang_test", "churn_test")
 # Seconds between signs of life of steps that run side by side
 LANE_REPORT = 20.0
 # Each in a machine of its own, so that its failures do not spoil the others: they take CPUs off and on. And where
