@@ -43,7 +43,7 @@ class Contents(unittest.TestCase):
         self.assertEqual({c.pin for c in HINT.configurations if c.pin}, known)
 
     def test_words_are_those_of_the_kernel(self) -> None:
-        page = (context.ROOT / "Documentation/admin-guide/cgroup-steer.rst").read_text(encoding="utf-8")
+        page = (context.ROOT / "Documentation/admin-guide/cgroup-steer/hint.rst").read_text(encoding="utf-8")
         for configuration in HINT.configurations:
             for word in configuration.hint.split():
                 self.assertIn(f"``{word}``", page)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * cgroup steer: what was decided for the tasks of groups with a hint.
- * The fields are described in Documentation/admin-guide/cgroup-steer.rst.
+ * The fields are described in Documentation/admin-guide/cgroup-steer/tracing.rst.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM steer
