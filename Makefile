@@ -88,6 +88,9 @@ BENCH = bench/run.py --suite '$(SUITE)' $(if $(QUICK:0=),--quick) $(TOPOLOGY_OPT
 	$(if $(BENCHES),--benches '$(BENCHES)') $(if $(LOADS),--loads '$(LOADS)') $(if $(CONFIGS),--configs '$(CONFIGS)') \
 	$(if $(SAMPLES),--samples '$(SAMPLES)') $(COST:%=--cost '%')
 
+docs: setup-docs ## the documents as HTML, in build/6.12/docs, built by the kernel's own Sphinx set-up
+	@$(PYTHON) scripts/docs.py
+
 clean: ## remove everything that was built
 	rm -rf build
 
@@ -103,6 +106,8 @@ setup-containers:
 	@scripts/setup containers
 setup-cgctl-tests:
 	@scripts/setup cgctl cgctl-tests
+setup-docs:
+	@scripts/setup docs
 setup-deb:
 	@scripts/setup kernel deb
 setup-lab:
@@ -110,8 +115,8 @@ setup-lab:
 setup-bench:
 	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
 setup-check:
-	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint deb bench
+	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint docs deb bench
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
-.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config \
-	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-deb setup-lab setup-bench setup-check
+.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config docs \
+	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-docs setup-deb setup-lab setup-bench setup-check

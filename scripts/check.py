@@ -26,6 +26,7 @@ import cgctl_screen
 import check_hooks
 import check_licence
 import deb
+import docs
 import foreign
 import kbuild
 import kunit
@@ -237,6 +238,7 @@ STEPS = (
     Step("bench-tests", "unit tests of the benchmarks", host_tests("bench/tests")),
     Step("licence", "licences, private places", simple("licence", check_licence.main)),
     Step("hooks", "hooks apply without fuzz and keep to their budget", simple("hooks", check_hooks.main)),
+    Step("docs", "documents build without a warning, references lead somewhere", docs.run),
     Step("kunit", "KUnit tests under user-mode Linux", kunit.run),
     Step("kernel", "build the kernel", build("base")),
     Step("split", "selftests: 2 nodes, 4 LLCs, SMT", selftests("split"), ("kernel",)),
