@@ -5,123 +5,47 @@
  * DOC: what a hint can and cannot do
  *
  * A hint says which CPU of those that the scheduler may choose anyway is the
- * better one. It never makes a CPU eligible: affinity, cpusets, partitions and
- * isolation (all in p->cpus_ptr and in the scheduling domains), CPU capacity
- * and core scheduling cookies are tested first, for each candidate. Real-time
- * and deadline tasks, and tasks owned by a BPF scheduler, never come here.
+ * better one. The words, the rules and the reasons for them, with numbers, are in
+ * Documentation/scheduler/sched-steer.rst; "crowded", "overloaded" and "take turns"
+ * are used as in the glossary there. What holds in this file:
  *
- * The ancestor of this file followed a wake hint wherever the target LLC had
- * its "has idle cores" flag set. The flag is set when a core goes idle, and
- * cleared by a search that fails; in between it lies. Tasks were therefore
- * piled onto a full LLC, and p99 wakeup latency rose from 73 us to 2.6 ms with
- * 16 workers. So here a hint is followed only onto a CPU that has been looked
- * at and found idle, that the waker is about to leave, or that runs what a headroom
- * holds back for the task. Otherwise the default path runs as if there were no hint,
- * and a counter tells why.
- *
- * That look can be outdated by the time the task is queued, as it can on the
- * default path: two wakers may choose one CPU. The window is the same few
- * hundred nanoseconds, and the load balancer repairs it inside the LLC. Of tasks
- * for which CPU is left idle, the first one claims it: see steer_headroom_claim().
+ *  - A hint never makes a CPU eligible. Affinity, cpusets, partitions and isolation
+ *    (all in p->cpus_ptr and in the scheduling domains), CPU capacity and core
+ *    scheduling cookies are tested first, for each candidate. Real-time and deadline
+ *    tasks, and tasks owned by a BPF scheduler, never come here.
+ *  - A wake hint is followed only onto a CPU that has been looked at and found idle,
+ *    that the waker is about to leave, or that runs what a headroom holds back for
+ *    the task. Otherwise the default path runs as if there were no hint, and a
+ *    counter tells why. Neither has_idle_cores, which lies between a CPU going idle
+ *    and a search that fails, nor nr_idle_scan is consulted.
+ *  - A search that found nothing is not repeated by the same CPU in the same jiffy,
+ *    except that of an LLC that a wake word chose: that is bounded by its size.
  *
  * Wakeup
  * ------
  * The default path has two steps: wake_affine() chooses between the waker's and
  * the previous CPU, select_idle_sibling() searches the LLC of that target. The
- * hook sits between the two, and sees the target.
+ * hook sits between the two, and sees the target. wake_affine and wake_hold choose
+ * the LLC; pack, scan_none and scan_full choose the candidates in it; wake_wide
+ * looks beyond it.
  *
- *	wake_affine, wake_hold	choose the LLC. They have something to say only
- *				where the waker and the previous CPU are in
- *				different LLCs.
- *	pack			the waker's CPU, for a task that takes turns with
- *				it; else, among the candidates, an idle thread of a
- *				busy core; failing that, and unless the LLC is a hinted
- *				one, a busy CPU on which the task fits by
- *				utilisation: with one runnable task at most, and
- *				20 % of its capacity still free after.
- *	scan_none		candidates are the target and the previous CPU, and
- *				with pack their SMT siblings. It applies where no
- *				LLC was hinted, and not together with wake_wide.
- *	scan_full		candidates are all CPUs of the LLC, whatever
- *				SIS_UTIL thinks of the cost.
- *	wake_wide		if none of the LLC is idle, the nearest idle CPU
- *				beyond it, looking at STEER_REACH_CPUS at most, and
- *				not in a jiffy in which none was found.
+ * Words that gather tasks (fork_affine, wake_affine, wake_hold) draw none to an LLC
+ * that is crowded, and hold none in one that is overloaded. A task of such a group
+ * that would have to queue goes to the nearest idle CPU beyond. Tasks that take
+ * turns share the waker's CPU where no core of its LLC is idle; with pack, always.
  *
- * Idle when the task wakes is not enough for words that gather tasks. Where tasks
- * sleep often but not for long, each finds an idle CPU in the LLC that it is drawn
- * to, until they are all there and awake at once; and the default path, which
- * looks for idle CPUs in one LLC only, keeps them there. So wake_affine draws
- * tasks only while half of the LLC is idle, not for a while after it was not, and
- * with wake_affine, wake_hold and fork_affine a task that would have to queue in
- * its LLC goes to the nearest idle CPU beyond, unless its waker is about to sleep. If
- * the two take turns, it does even then where a third one waits for the waker's CPU:
- * what keeps that many pairs in one LLC would be nothing but that none leaves first.
- * But not to an LLC with more runnable tasks than CPUs: what is idle there is so for a
- * moment, until the balancer has found what waits beside it. For the same reason wake_hold
- * holds no task for a while in an LLC that had so many, unless the default path stays
- * there, too. And a CPU that looked for an idle one in vain does not look again in the same
- * jiffy; nor do wake_wide, and pack where it found no room. When they did so at each wakeup,
- * 64 pairs on 32 CPUs lost a tenth to a fifth of what they did by it, and two fifths with
- * pack.
- *
- * To a task of a group with a headroom, what is held back for it is not there: a CPU that
- * runs it has room like an idle one, and it makes no LLC crowded, nor full for the load
- * balancer. Otherwise the words that gather tasks would do next to nothing beside a side
- * job, which runs on every CPU. That is so within the LLC, and in each wakeup, since it is
- * so without a hint; beyond it, only what is idle counts, and of the words that gather
- * tasks none makes one leave an LLC that is full of its own group: see
+ * To a task of a group with a headroom, what is held back for it is not there: see
  * __steer_wake_protected().
  *
- * A hinted LLC is always searched in full: it is the price of never following a
- * hint to a busy CPU, bounded by the size of the LLC, and paid only by groups
- * that ask. Neither has_idle_cores nor nr_idle_scan is consulted, so nothing
- * depends on SMT, nor on the state of a periodic average.
- *
- * Two tasks that take turns are never runnable at once for long. So pack gives them
- * one CPU: no other one is woken up for each message. Words that gather tasks do so
- * where no core of the waker's LLC is idle; side by side, each pair would have halves
- * of two cores. So do scan_full and wake_wide, unless the wakee finds the CPU idle on
- * which it ran last: an idle CPU that has to be woken up is no gain over that of a waker
- * which sleeps in a moment, and with 32 pairs on 32 CPUs they did a sixth of the work
- * when each message went to one. That the waker is about to sleep is only what it says.
- * A pipe says so, too, where both sides are busy all the time; but then both are
- * runnable all the time, on one CPU as on two, and they are left apart.
- *
- * Nor does wake_hold keep a task from a waker that it takes turns with. Whoever
- * asks for it wants a task in its warm cache, whatever passes by and wakes it up;
- * but of a client and a server that the fork put into two LLCs, each has half of
- * what both work on. The default path brings them together, once.
- *
- * A wakeup from a hard interrupt, or from any interrupt on an idle CPU, has no
- * waker task; its CPU says where the device or the timer was. wake_affine does
- * not apply to it, as in wake_affine_idle().
- *
- * Fork and exec
- * -------------
+ * Fork, exec, load balancing, slices
+ * ----------------------------------
  * fork_affine stays in the parent's LLC while as many CPUs as a core has threads
  * are idle there. fork_spread changes two decisions of
- * sched_balance_find_dst_group(): no NUMA imbalance is allowed, and where idle
- * CPUs tie, the less utilised group wins.
- *
- * Load balancing
- * --------------
- * A task with a wake hint stays in its LLC while the CPUs that it may use there
- * have no more runnable tasks than there are CPUs: the balance inside the LLC
- * will find room for it. It is refused after LBF_ALL_PINNED was cleared, so
- * that its queue never looks pinned by affinity, and only until the domain has
- * failed cache_nice_tries times, as a cache-hot task is. Active balancing
- * (misfit, asymmetric packing, lost capacity) does not ask. The refusal comes
- * before NUMA locality is considered: a move to the preferred node waits as well.
- *
- * Slices
- * ------
- * slice_short and slice_long scale the EEVDF request, not the share: a short
- * request has an earlier deadline, so its task runs sooner and not more. The
- * request is set where the default one would be, when a request starts, so a
- * change takes effect with the task's next request. A slice set with
- * sched_setattr() is left alone. Group entities take the smallest slice of their
- * queue, as on the default path.
+ * sched_balance_find_dst_group(). A task with a wake hint stays in its LLC while that
+ * is not overloaded; it is refused after LBF_ALL_PINNED was cleared, so that its
+ * queue never looks pinned by affinity, and only until the domain has failed
+ * cache_nice_tries times. slice_short and slice_long scale the EEVDF request when a
+ * request starts, and never the share.
  *
  * Locks and lifetime
  * ------------------
