@@ -76,6 +76,9 @@ lab-check: setup-lab ## compare what the lab measures with what its costs predic
 bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
 	@$(PYTHON) $(BENCH)
 
+results: setup-bench ## run what bench/results/plan.toml says, and renew the pages of bench/results (ONLY=item[,item], PLAN=1: only say how long it takes)
+	@$(PYTHON) bench/renew.py $(if $(ONLY),--only '$(ONLY)') $(if $(PLAN:0=),--plan)
+
 deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (FLAVOUR=cloud: for virtual machines)
 	@$(PYTHON) scripts/deb.py
 
@@ -118,5 +121,5 @@ setup-check:
 	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint docs deb bench
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
-.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench deb deb-config docs \
+.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench results deb deb-config docs \
 	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-docs setup-deb setup-lab setup-bench setup-check

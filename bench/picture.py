@@ -29,9 +29,15 @@ from results import Results, TopologyView, gain, read_results  # noqa: E402
 from suite import (BASELINE, HINT, ORACLE, OURS, PROFILE, SEED, TODAY, Metric, Suite,  # noqa: E402
                    load_suite)
 
+# What is dark on a light page is light on a dark one. The colours of lines and bars are seen on both.
+DARK = {"#000000": "#e6edf3", "#ffffff": "#0d1117", "#dddddd": "#30363d"}
+STYLE = "<style>@media (prefers-color-scheme: dark) {" + "".join(
+    f' [style*="{what}: {light}"] {{ {what}: {dark} !important }}'
+    for light, dark in DARK.items() for what in ("fill", "stroke")) + " text { fill: #e6edf3 } }</style>\n"
 SPDX = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
 LIMIT = 60 * 1024
 # Okabe and Ito's palette, which is told apart with any kind of colour vision, from its darkest on; markers help.
+GREY = "#7f7f7f"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # What each panel shows, and those of its kinds without which there is none.
@@ -49,11 +55,20 @@ DWARFING_RATIO = 20.0
 
 @dataclass(frozen=True)
 class Line:
-    """A configuration in a picture: its points are (load, y)."""
+    """A configuration in a picture: its points are (load, y), and of each the y of the least and the most sample."""
 
     name: str
     points: tuple[tuple[int, float], ...]
     style: dict[str, Any]
+    ranges: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def errors(self) -> list[list[float]] | None:
+        """How far the samples reach below and above the points, if there is more than one anywhere."""
+        if not any(high > low for low, high in self.ranges):
+            return None
+        return [[max(y - low, 0.0) for (_, y), (low, _) in zip(self.points, self.ranges)],
+                [max(high - y, 0.0) for (_, y), (_, high) in zip(self.points, self.ranges)]]
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,12 @@ class Picture:
     panels: tuple[Panel, ...]
     percent: bool
     logarithmic: bool
+    samples: int = 1
+
+    @property
+    def note(self) -> str:
+        """What is said of the samples, where there is more than one."""
+        return f"\nmedians; thin bars: least and most of {self.samples} samples" if self.samples > 1 else ""
 
     @property
     def bars(self) -> bool:
@@ -91,31 +112,38 @@ def style_of(kind: str, place: int) -> dict[str, Any]:
 
 
 def points_of(view: TopologyView, bench: str, config: str, metric: Metric,
-              percent: bool) -> tuple[tuple[int, float], ...]:
-    found = []
+              percent: bool) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[float, float], ...]]:
+    """The points of a line, and how far its samples reach."""
+    found, ranges = [], []
     for amount in view.loads(bench):
         row = view.row(bench, config, amount, metric.name)
         base = view.row(bench, view.suite.baseline.name, amount, metric.name)
         if not row or (percent and not base):
             continue
-        value = gain(row.median, base.median, row.better) if percent and base else row.median
-        if value is not None:
-            found.append((amount, value))
-    return tuple(found)
+        values = [gain(value, base.median, row.better) if percent and base else value
+                  for value in (row.median, *row.samples)]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            found.append((amount, known[0]))
+            ranges.append((min(known), max(known)))
+    return tuple(found), tuple(ranges)
 
 
-def panels_of(lines: Mapping[str, tuple[tuple[int, float], ...]], kinds: Mapping[str, str],
-              bars: bool) -> tuple[Panel, ...]:
+Drawn = Mapping[str, tuple[tuple[tuple[int, float], ...], tuple[tuple[float, float], ...]]]
+
+
+def panels_of(lines: Drawn, kinds: Mapping[str, str], bars: bool) -> tuple[Panel, ...]:
     """A panel of hints and, if there are any, one of profiles, each with the baseline, and so on; one of all bars."""
     if bars:
-        return (Panel("", tuple(Line(name, points, {"kind": kinds[name]}) for name, points in lines.items() if points)),)
+        return (Panel("", tuple(Line(name, points, {"kind": kinds[name]}, ranges)
+                                for name, (points, ranges) in lines.items() if points)),)
     panels = []
     for title, shown, own in PANELS:
         names = [name for name in lines if kinds[name] in shown]
         if coloured := [name for name in names if kinds[name] in own]:
             panels.append(Panel(title, tuple(
-                Line(name, lines[name], style_of(kinds[name], coloured.index(name) if name in coloured else 0))
-                for name in names)))
+                Line(name, lines[name][0], style_of(kinds[name], coloured.index(name) if name in coloured else 0),
+                     lines[name][1]) for name in names)))
     return tuple(panels)
 
 
@@ -129,10 +157,10 @@ def compose(view: TopologyView, bench_name: str) -> Picture | None:
     percents = {name: points_of(view, bench_name, name, metric, True) for name in drawn}
     values = {name: points_of(view, bench_name, name, metric, False) for name in drawn}
     bars = len(view.loads(bench_name)) == 1
-    percent = not bars and bool(percents.get(suite.baseline.name)) and not any(
-        abs(y) > DWARFING_PERCENT for line in percents.values() for _, y in line)
+    percent = not bars and bool(percents.get(suite.baseline.name, ((), ()))[0]) and not any(
+        abs(y) > DWARFING_PERCENT for line, _ in percents.values() for _, y in line)
     chosen = percents if percent else values
-    heights = [y for line in chosen.values() for _, y in line]
+    heights = [y for line, _ in chosen.values() for _, y in line]
     if not heights:
         return None
     logarithmic = not percent and min(heights) > 0 and max(heights) / min(heights) > DWARFING_RATIO
@@ -142,7 +170,8 @@ def compose(view: TopologyView, bench_name: str) -> Picture | None:
     y_label = f"{metric.title}, % better than {suite.baseline.name}" if percent else f"{metric.title} ({metric.unit})"
     hint = "" if percent else f", {metric.better} is better"
     return Picture(f"{suite.name}-{bench_name}-{view.topology}", f"{view.topology}: {bench.title}{hint}", bench.load,
-                   y_label, tuple(view.loads(bench_name)), panels, percent, logarithmic)
+                   y_label, tuple(view.loads(bench_name)), panels, percent, logarithmic,
+                   max(len(row.samples) for key, row in view.rows.items() if key[0] == bench_name))
 
 
 def matplotlib_modules() -> tuple[ModuleType, ModuleType]:
@@ -169,6 +198,8 @@ def svg_of(figure: Any) -> bytes:
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     declaration, newline, rest = stream.getvalue().decode().partition("\n")
     rest = "\n".join(line.strip() for line in re.sub(r"(\d\.\d\d)\d+", r"\1", rest).splitlines())
+    # Behind the first element, which is the root's begin.
+    rest = re.sub(r"(<svg\b[^>]*>)\n", lambda match: f"{match[1]}\n{STYLE}", rest, count=1)
     return f"{declaration}{newline}{SPDX}{rest}\n".encode()
 
 
@@ -188,12 +219,16 @@ def draw_bars(picture: Picture) -> bytes:
             bars = {places[line.name]: line.points[0][1] for line in panel.lines if line.style["kind"] == kind}
             if bars:
                 drawn = axis.barh(list(bars), list(bars.values()), height=0.7, color=colour, label=title)
+                for line in panel.lines:
+                    if line.style["kind"] == kind and line.errors:
+                        axis.errorbar([line.points[0][1]], [places[line.name]], xerr=line.errors, fmt="none",
+                                      ecolor=GREY, elinewidth=0.9, capsize=2)
                 axis.bar_label(drawn, [f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
                                        for value in bars.values()], padding=3, fontsize=8)
         axis.set_yticks(list(places.values()), list(places))
         axis.invert_yaxis()
         axis.margins(x=0.12)
-        axis.set_xlabel(picture.y_label)
+        axis.set_xlabel(picture.y_label + picture.note)
         axis.grid(True, axis="x", color="#dddddd", linewidth=0.6)
         axis.set_axisbelow(True)
         if picture.logarithmic:
@@ -214,13 +249,18 @@ def draw(picture: Picture) -> bytes:
         axes = figure.subplots(1, len(picture.panels), sharey=True, squeeze=False)[0]
         places = {amount: place for place, amount in enumerate(picture.loads)}
         for panel, axis in zip(picture.panels, axes):
-            for line in panel.lines:
-                axis.plot([places[x] for x, _ in line.points], [y for _, y in line.points], label=line.name,
-                          markersize=4, **line.style)
+            for number, line in enumerate(panel.lines):
+                # Beside each other, so that thin bars do not cover each other
+                shift = (number - (len(panel.lines) - 1) / 2) * 0.03
+                at = [places[x] + shift for x, _ in line.points]
+                axis.plot(at, [y for _, y in line.points], label=line.name, markersize=4, **line.style)
+                if line.errors:
+                    axis.errorbar(at, [y for _, y in line.points], yerr=line.errors, fmt="none",
+                                  ecolor=line.style["color"], elinewidth=0.6, capsize=1.5, alpha=0.7)
             # Loads are powers of two: evenly spaced, each with its number.
             axis.set_xticks(range(len(picture.loads)), [str(amount) for amount in picture.loads])
             axis.set_xlim(-0.3, len(picture.loads) - 0.7)
-            axis.set_xlabel(picture.x_label)
+            axis.set_xlabel(picture.x_label + picture.note)
             axis.set_title(panel.title, fontsize=9.5)
             axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
             axis.set_axisbelow(True)
@@ -230,7 +270,7 @@ def draw(picture: Picture) -> bytes:
                 axis.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
             elif not picture.percent:
                 axis.set_ylim(bottom=0)
-            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=8)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22 if picture.note else -0.16), ncol=2, frameon=False, fontsize=8)
         axes[0].set_ylabel(picture.y_label)
         return svg_of(figure)
 

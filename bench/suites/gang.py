@@ -64,7 +64,7 @@ LEAD = "2000"
 # badly, and with all CPUs busy it takes the load balancer longer to mend that than the measurement takes.
 BEFORE = "500"
 # The observer begins after the gangs [ms]: a new group is weighed by loads that it has not had yet, a gang or not, and
-# the goal for shares is about a second. bench/results/README.md has those first 200 ms.
+# the goal for shares is about a second. bench/NOTEBOOK.md has those first 200 ms.
 WARM = "200"
 
 SCENE = """out=/tmp/bench.$$

@@ -333,6 +333,18 @@ def slower(config: str, allowed: float, metric: str = "p99") -> Judge:
     return judge
 
 
+def as_many(wanted: float) -> Judge:
+    """Reached if the service does so many percent of the requests that it does alone, whatever the demand."""
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        parts = [(100 * value / alone, config, bench, load) for value, config, bench, load
+                 in found(view, SERVICES, DEMANDS, "rps") if (alone := view.value(bench, "alone", load, "rps"))]
+        if not parts:
+            return Verdict(None, "not measured")
+        worst, config, bench, load = min(parts)
+        return Verdict(worst >= wanted, f"{worst:.1f} % at worst", f"{config}, {bench} at {load} %; {len(parts)} cases")
+    return judge
+
+
 def limit(benches: tuple[Bench, ...], metric: str, unit: str, at_most: float | None = None,
           at_least: float | None = None, alone: str = "") -> Judge:
     """Reached if the metric is never beyond one of the two limits."""
@@ -364,6 +376,10 @@ FIGURES = (
     # What the ancestor told of itself, whose side job was SCHED_IDLE.
     Figure("its mean, side job cpu.idle, 30 %", "1.08", "<= 1.08", slower("headroom30+idle", 1.08, "mean")),
     Figure("its mean, side job cpu.idle, 20 %", "1.13", "<= 1.13", slower("headroom20+idle", 1.13, "mean")),
+    *(Figure(f"main {metric} vs alone, demand {percent} %", "", f"<= {allowed:.2f}",
+             slower(f"headroom{percent}", allowed, metric))
+      for metric in ("mean", "p999") for percent, allowed in ((30, 1.05), (20, 1.10))),
+    Figure("main requests per second vs alone", "", ">= 99 %", as_many(99.0)),
     Figure("idle vs demand, steady", "19.0 for 20, 27.6 for 30", "+-1 point",
            limit(STEADY, "idle_error", "points", at_most=1.0, alone="idle")),
     Figure("from a load step to the demand", "5-10 s (user space)", "<= 300 ms",

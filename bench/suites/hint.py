@@ -284,6 +284,10 @@ FIGURES = (
     *figures_of_gain(SCHBENCH, "schbench p99, 1-8 workers", "+41 … +54 %", 45.0, lambda load, _: load <= 8,
                      split_only=True),
     *figures_of_loss(SCHBENCH, "schbench p99, 16-128 workers", "-3,000 … -13,000 %", 5.0, lambda load, _: load >= 16),
+    # A wakeup that is sooner is no gain where requests take longer for it, or fewer of them are done.
+    *(Figure(f"schbench {what}, any load, any hint", "", f"-{allowed:g} %",
+             never_worse(SCHBENCH, metric, allowed, any_load, of_kind(HINT)))
+      for what, metric, allowed in (("requests per second", "rps", 3.0), ("p99 of requests", "request_p99", 5.0))),
     *figures_of_gain(HACKBENCH, "hackbench, 1-4 groups", "+2 … +16 %", 15.0, lambda load, _: load <= 4),
     *figures_of_loss(HACKBENCH, "hackbench, any load", "-11 %", 3.0, any_load),
     Figure("tbench, clients >= cores, fork_spread", "+5 … +12 %", "+10 %",

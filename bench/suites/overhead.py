@@ -6,9 +6,11 @@ bench/overhead.py runs it, on three kernels in turn; bench/overhead.md says what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from suite import (BASELINE, FULL, HINT, HOST, LOWER, PROFILE, QUICK, Bench, Configuration, Metric, Suite)
+from suite import (BASELINE, FULL, HINT, HOST, LOWER, PROFILE, QUICK, Bench, Configuration, Figure, Metric, Suite,
+                   Verdict, View)
 
 # The smallest machine on which a wakeup has LLCs to choose from, and more than one CPU in each. More CPUs would only be
 # more ticks.
@@ -105,6 +107,27 @@ EXACT_PERCENT, NOISE_PERCENT = 0.2, 0.5
 SETTLED = ("wakeup-llc", "wakeup-free", "wakeup-apart")
 MOVING = "wakeup-relay"
 
+
+
+def adds(configs: Iterable[str], allowed: float) -> Figure:
+    """Whether none of these configurations adds more percent of the instructions of a wakeup."""
+    names = tuple(configs)
+
+    def judge(view: View, _: Mapping[str, Any]) -> Verdict:
+        added = [(-gain, config, name) for name in SETTLED for load in view.loads(name) for config in names
+                 if (gain := view.gain(name, config, load, INSTRUCTIONS)) is not None]
+        if not added:
+            return Verdict(None, "not measured")
+        worst, config, name = max(added)
+        return Verdict(worst <= allowed, f"{worst:+.2f} % at worst", f"{config}, {name}")
+
+    what = {(UNUSED,): "unused", (ELSEWHERE,): "used by another group"}.get(names, "any hint in use")
+    return Figure(f"instructions added to a wakeup, {what}", "", f"<= {allowed:g} %", judge)
+
+
+FIGURES = (adds((UNUSED,), NOISE_PERCENT), adds((ELSEWHERE,), NOISE_PERCENT),
+           adds((words.replace(" ", "+") for words in (*WORDS, *PROFILES)), IN_USE_PERCENT))
+
 SUITE = Suite("overhead", "what cpu.hint costs, in instructions", BENCHES, (TOPOLOGY,), CONFIGURATIONS, SAMPLES,
-              "bench/overhead.md",
+              "bench/overhead.md", figures=FIGURES,
               quick_configurations=(OFF, UNUSED, ELSEWHERE, *WORDS[:12], "tail_latency", "background"))

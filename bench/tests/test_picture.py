@@ -12,6 +12,7 @@ from unittest import mock
 import context  # noqa: F401
 import fake
 import picture
+import results
 import suite
 from common import Fail
 from fake import SMALL
@@ -69,6 +70,24 @@ class Choices(unittest.TestCase):
         self.assertIn("lower is better", found.title)
         self.assertIsNone(picture.compose(TopologyView(fake.results({"none": {1: 10.0}}), SMALL, "zen"), "hackbench"))
 
+    def test_spread(self) -> None:
+        """How far the samples reach, in what is drawn: percent of the baseline's median, or values."""
+        def spread(medians: dict[str, dict[int, float]]) -> picture.Picture:
+            found = fake.results(medians, samples=3)
+            found.rows = [results.row_of(row.key, row.unit, row.better, [row.median * part for part in (0.9, 1, 1.2)])
+                          for row in found.rows]
+            composed = picture.compose(TopologyView(found, SMALL, "zen"), "hackbench")
+            assert composed
+            return composed
+        found = spread(GENTLE)
+        none, fork_spread, *_ = found.panels[0].lines
+        self.assertEqual([round(end) for end in none.ranges[0]], [-20, 10], "less time is better")
+        self.assertEqual([[round(end) for end in ends] for ends in fork_spread.errors or []], [[18, 21], [9, 10]])
+        self.assertIn("least and most of 3 samples", found.note)
+        self.assertEqual(spread(COLLAPSE).panels[0].lines[1].ranges[1], (900.0, 1200.0))
+        self.assertIsNone(compose(GENTLE).panels[0].lines[0].errors)
+        self.assertEqual(compose(GENTLE).note, "")
+
     def test_each_kind_has_a_bar(self) -> None:
         drawn = {kind for _, shown, _ in picture.PANELS for kind in shown}
         self.assertEqual(drawn, set(picture.BARS))
@@ -98,6 +117,16 @@ class Files(unittest.TestCase):
         self.assertLessEqual({"none", "both", "oracle", "zen: hackbench", "hints", "profiles"}, words)
         self.assertNotIn("<dc:date>", text)
         self.assertNotRegex(text, r"(?m) $")
+
+    def test_light_and_dark(self) -> None:
+        """A dark page's viewer gets light text, and each colour that changes is one that is used."""
+        text = picture.draw(compose(GENTLE)).decode()
+        style, = [line for line in text.splitlines() if "prefers-color-scheme: dark" in line]
+        self.assertLess(text.index("<svg"), text.index(style))
+        drawn = text.replace(style, "")
+        for light, dark in picture.DARK.items():
+            self.assertIn(f": {light}", drawn, light)
+            self.assertIn(dark, style)
 
     def test_bars(self) -> None:
         drawn = compose({name: {1: values[1]} for name, values in GENTLE.items()})
