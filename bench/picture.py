@@ -62,13 +62,12 @@ class Line:
     style: dict[str, Any]
     ranges: tuple[tuple[float, float], ...] = ()
 
-    @property
-    def errors(self) -> list[list[float]] | None:
-        """How far the samples reach below and above the points, if there is more than one anywhere."""
-        if not any(high > low for low, high in self.ranges):
-            return None
-        return [[max(y - low, 0.0) for (_, y), (low, _) in zip(self.points, self.ranges)],
-                [max(high - y, 0.0) for (_, y), (_, high) in zip(self.points, self.ranges)]]
+    def spread(self, places: Sequence[float]) -> tuple[list[float], list[float]]:
+        """Thin bars at these places, from the least to the most sample, as one path: (places, values)."""
+        gap = float("nan")
+        bars = [(place, low, high) for place, (low, high) in zip(places, self.ranges) if high > low]
+        return ([x for place, _, _ in bars for x in (place, place, gap)],
+                [y for _, low, high in bars for y in (low, high, gap)])
 
 
 @dataclass(frozen=True)
@@ -216,15 +215,18 @@ def draw_bars(picture: Picture) -> bytes:
         figure.suptitle(f"{picture.title}\n{picture.x_label} {picture.loads[0]}", fontsize=10.5)
         axis = figure.subplots()
         for kind, (colour, title) in BARS.items():
-            bars = {places[line.name]: line.points[0][1] for line in panel.lines if line.style["kind"] == kind}
-            if bars:
-                drawn = axis.barh(list(bars), list(bars.values()), height=0.7, color=colour, label=title)
-                for line in panel.lines:
-                    if line.style["kind"] == kind and line.errors:
-                        axis.errorbar([line.points[0][1]], [places[line.name]], xerr=line.errors, fmt="none",
-                                      ecolor=GREY, elinewidth=0.9, capsize=2)
-                axis.bar_label(drawn, [f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-                                       for value in bars.values()], padding=3, fontsize=8)
+            lines = [line for line in panel.lines if line.style["kind"] == kind]
+            if lines:
+                axis.barh([places[line.name] for line in lines], [line.points[0][1] for line in lines], height=0.7,
+                          color=colour, label=title)
+            for line in lines:
+                value = line.points[0][1]
+                heights, widths = line.spread([places[line.name]])
+                axis.plot(widths, heights, color=GREY, linewidth=1.0)
+                # Behind the thin bar, where both can be read
+                axis.annotate(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}",
+                              (max(value, line.ranges[0][1]), places[line.name]), xytext=(3, 0),
+                              textcoords="offset points", va="center", fontsize=8)
         axis.set_yticks(list(places.values()), list(places))
         axis.invert_yaxis()
         axis.margins(x=0.12)
@@ -254,9 +256,7 @@ def draw(picture: Picture) -> bytes:
                 shift = (number - (len(panel.lines) - 1) / 2) * 0.03
                 at = [places[x] + shift for x, _ in line.points]
                 axis.plot(at, [y for _, y in line.points], label=line.name, markersize=4, **line.style)
-                if line.errors:
-                    axis.errorbar(at, [y for _, y in line.points], yerr=line.errors, fmt="none",
-                                  ecolor=line.style["color"], elinewidth=0.6, capsize=1.5, alpha=0.7)
+                axis.plot(*line.spread(at), color=line.style["color"], linewidth=0.7)
             # Loads are powers of two: evenly spaced, each with its number.
             axis.set_xticks(range(len(picture.loads)), [str(amount) for amount in picture.loads])
             axis.set_xlim(-0.3, len(picture.loads) - 0.7)
