@@ -27,6 +27,12 @@ FRONT = {"hint": ("schbench",), "gang": ("barrier", "barrier-hogs"), "headroom":
          "overhead": ("wakeup-llc",)}
 # With fewer samples nobody can tell whether one of them decides.
 FEWEST = 3
+# Metrics that tables leave out, as they are wide, and that a user sees all the same.
+SEEN = ("request_p99",)
+# What no user sees, or sees in another metric of the same benchmark; it is on the suite's page.
+NOT_IN_FRONT = ("ipc", "p50", "switches", "copy", "scale", "add", "lock/late_p99", "pipeline/late_p99", "vcpu/late_p99")
+# Benchmarks that the table of goals judges, and that add nothing to others of their kind here.
+FOR_A_GOAL = ("share", "barrier-waits", "tree", "wakeup-free", "wakeup-apart", "wakeup-one", "fork-one")
 UNCERTAIN = "?"
 NOT_MEASURED = "–"
 
@@ -83,7 +89,7 @@ def parts_of(results: Mapping[str, Results]) -> list[Part]:
     """By suite, in the order of the page."""
     check_one_mechanism(results)
     parts = []
-    for suite_name in SUITES:
+    for suite_name in dict.fromkeys((*SUITES, *(run.suite for run in results.values()))):
         runs = {name: run for name, run in results.items() if run.suite == suite_name}
         if not runs:
             continue
@@ -143,7 +149,7 @@ def goals(parts: Sequence[Part]) -> list[str]:
                 if cell != NOT_MEASURED:
                     cells.setdefault(machine_of(topology), []).append(cell)
             if cells:
-                lines.append([SUITES[part.suite.name], figure.what, figure.goal,
+                lines.append([SUITES.get(part.suite.name, part.suite.title), figure.what, figure.goal,
                               *("; ".join(cells.get(machine, [NOT_MEASURED])) for machine in machines)])
     return markdown(["file", "goal", "wanted", *machines], lines) if lines else ["Nothing was measured yet."]
 
@@ -158,6 +164,11 @@ def span(values: Sequence[float], unit: str = "", sign: str = "+") -> str:
 def spread_of(row: Row) -> float:
     """Between the least and the most sample, in percent of the median."""
     return (max(row.samples) - min(row.samples)) / abs(row.median) * 100 if row.median else 0.0
+
+
+def alone(suite: Suite, config: str) -> bool:
+    """Does this configuration run a service without what is beside it in all others? Then it is no rival of theirs."""
+    return config != ORACLE and "alone" in suite.configuration(config).variables
 
 
 def summary_row(view: TopologyView, bench: str, metric_name: str) -> list[str] | None:
@@ -178,7 +189,7 @@ def summary_row(view: TopologyView, bench: str, metric_name: str) -> list[str] |
                 continue
             spreads.append(spread_of(row))
             percent = gain(row.median, base.median, row.better)
-            if config != suite.baseline.name and percent is not None:
+            if config != suite.baseline.name and percent is not None and not alone(suite, config):
                 here.setdefault(kinds[config], []).append((percent, config))
         ours = [entry for kind in (HINT, OURS) for entry in here.get(kind, [])]
         if ours:
@@ -193,7 +204,7 @@ def summary_row(view: TopologyView, bench: str, metric_name: str) -> list[str] |
     amount = str(loads[0]) if len(loads) == 1 else f"{loads[0]} … {loads[-1]}"
     figures = [table.number(value) for value in (min(bases), max(bases))]
     low = min(worst, default=None)
-    return [f"{bench}, {metric.title}", f"{amount} {suite.bench(bench).load}",
+    return [f"{bench}, {metric.title}", f"{suite.bench(bench).load} {amount}",
             f"{' … '.join(dict.fromkeys(figures))} {metric.unit}",
             span(best["ours"], " %") if "ours" in best else NOT_MEASURED,
             f"{low[0]:+.0f} % ({low[1]}, {low[2]})" if low else NOT_MEASURED,
@@ -205,20 +216,18 @@ def summary(view: TopologyView) -> list[str]:
     """The table of a file and a machine: a row for each metric that a user sees."""
     baseline = view.suite.baseline.name
     rows = []
-    for bench in view.benches():
+    for bench in (bench for bench in view.benches() if bench not in FOR_A_GOAL):
         for name in view.metrics(bench):
             metric = view.suite.bench(bench).metric(name)
-            if metric.compared and (metric.shown or name in SEEN) and (row := summary_row(view, bench, name)):
+            if not metric.compared or not (metric.shown or name in SEEN) or {name, f"{bench}/{name}"} & set(NOT_IN_FRONT):
+                continue
+            if row := summary_row(view, bench, name):
                 rows.append(row)
     header = ["metric", "load", baseline, "best of ours", "worst of ours", "best profile", "best without us", "ancestor",
               "spread"]
     # A column of which nothing was measured says nothing.
     used = [place for place in range(len(header)) if any(row[place] != NOT_MEASURED for row in rows)]
     return markdown([header[place] for place in used], ([row[place] for place in used] for row in rows))
-
-
-# Metrics that tables leave out, as they are wide, and that a user sees all the same.
-SEEN = ("request_p99",)
 
 
 def code_of(results: Mapping[str, Results]) -> str:
@@ -251,7 +260,7 @@ def commands(part: Part, topology: str) -> list[str]:
 def front_picture(part: Part, topology: str, drawn: Iterable[str]) -> str:
     """The picture of a file and machine, if there is one."""
     names = set(drawn)
-    for bench in (*FRONT[part.suite.name], *part.view(topology).benches()):
+    for bench in (*FRONT.get(part.suite.name, ()), *part.view(topology).benches()):
         if (name := f"{part.suite.name}-{bench}-{topology}.svg") in names:
             return f"![{part.suite.bench(bench).title} on {topology}]({name})"
     return ""
@@ -259,12 +268,12 @@ def front_picture(part: Part, topology: str, drawn: Iterable[str]) -> str:
 
 def section(part: Part, drawn: Iterable[str]) -> list[str]:
     """What the front page has of a suite."""
-    lines = [f"## {SUITES[part.suite.name]}", "",
+    lines = [f"## {SUITES.get(part.suite.name, part.suite.title)}", "",
              f"What is measured, and how to read it: [{Path(part.suite.page).name}](../{Path(part.suite.page).name}). "
              f"Every table: [{part.suite.name}.md]({part.suite.name}.md).", ""]
     names = list(drawn)
     for topology in part.topologies:
-        lines += [f"### On {topology}", "", *summary(part.view(topology)), "", runs_line(part, topology), ""]
+        lines += [f"**On {topology}.** {runs_line(part, topology)}", "", *summary(part.view(topology)), ""]
         if shown := front_picture(part, topology, names):
             lines += [shown, ""]
     return lines

@@ -141,11 +141,15 @@ class Figures(unittest.TestCase):
         self.assertFalse(verdict("tbench, any load", self.found("tbench", medians)).reached)
 
     def test_stream_by_kernel(self) -> None:
-        """The first metric of the suite is triad; the figure of copy has nothing to judge then."""
-        medians = {"none": {1: 1.0, 2: 100.0, 8: 100.0}, "fork_spread": {1: 0.5, 2: 116.0, 8: 114.0}}
-        found = self.found("stream", medians)
-        self.assertFalse(verdict("STREAM triad", found).reached)
-        self.assertEqual(verdict("STREAM copy", found).number, "not measured")
+        """The worst of the kernels counts; one that was not measured does not."""
+        medians = {"none": {1: 1.0, 2: 100.0, 8: 100.0}, "fork_spread": {1: 0.5, 2: 116.0, 8: 118.0}}
+        triad = self.found("stream", medians)
+        self.assertTrue(verdict("STREAM, each kernel", triad).reached)
+        medians["fork_spread"][8] = 114.0
+        triad.rows += fake.results(medians, bench="stream", of=HINT, metric="copy").rows
+        result = verdict("STREAM, each kernel", triad)
+        self.assertEqual((result.reached, result.number), (False, "+14.0 % at least (2 of 3 loads)"))
+        self.assertIn("8 copy: +14.0 % (fork_spread)", result.detail)
 
     def test_distance(self) -> None:
         medians = {"none": {1: 100.0}, "fork_affine": {1: 84.0}, "llc": {1: 80.0}, "node": {1: 90.0}}

@@ -128,7 +128,7 @@ class Tables(unittest.TestCase):
         header, _, row = page.summary(part.view("zen"))
         self.assertEqual(header, "| metric | load | none | best of ours | worst of ours | best profile | best without us "
                                  "| ancestor | spread |")
-        self.assertEqual(row, "| schbench, 99th percentile of wakeup latency | 16 workers | 10.00 us | +50 % "
+        self.assertEqual(row, "| schbench, 99th percentile of wakeup latency | workers 16 | 10.00 us | +50 % "
                               "| -20 % (wake_hold, 16) | +10 % | +20 % | -200 % | 10 % |")
 
     def test_whole(self) -> None:
@@ -147,6 +147,30 @@ class Tables(unittest.TestCase):
         self.assertIn("    make bench SUITE=small\n", every)
         self.assertTrue(re.search(r"16: +10\.00 \(0\.00 pct\) +5\.00 \(50\.00 pct\)", every))
 
+    def test_whole_plan_is_short_enough(self) -> None:
+        """With all that the plan measures: a page of 250 lines, with a table for each file and machine."""
+        plan = renew.read_plan()
+        results = {item.name: everything(item) for item in plan.items}
+        drawn = [f"{part.suite.name}-{bench}-{topology}.svg" for part in page.parts_of(results)
+                 for topology in part.topologies for bench in part.view(topology).benches()]
+        found = page.texts(results, {item.name: item.command for item in plan.items}, TEMPLATE, drawn)
+        text = found["README.md"].decode()
+        self.assertLessEqual(len(text.split("\n")), 250)
+        self.assertEqual(found.keys(), {"README.md", "hint.md", "gang.md", "headroom.md", "overhead.md"})
+        machines = {(item.suite, item.topology or "1x2x2x1") for item in plan.items}
+        self.assertEqual(text.count("\n**On "), len(machines))
+        self.assertEqual(text.count("\n![") + text.startswith("!["), len(machines))
+        self.assertNotIn("Not measured yet", text)
+
+    def test_alone_is_no_rival(self) -> None:
+        """The service with a hint and nothing beside it is not the best that a headroom can do."""
+        headroom = suite.load_suite("headroom")
+        found = fake.results({"alone": {40: 100.0}, "hint": {40: 90.0}, "headroom20": {40: 110.0}}, bench="requests",
+                             of=headroom)
+        part, = page.parts_of({"a": found})
+        row = page.summary(part.view("zen"))[2]
+        self.assertIn("| -10 % | -10 % (headroom20, 40) |", row)
+
     def test_failures_are_said(self) -> None:
         found = schbench({"none": [10.0] * 3, "fork_affine": [5.0] * 3})
         found.failures.append(fake_failure())
@@ -157,6 +181,27 @@ class Tables(unittest.TestCase):
     def test_nothing(self) -> None:
         text = page.texts({}, {"a": ""}, TEMPLATE, [])["README.md"].decode()
         self.assertIn("None of the 1 items of the plan was measured yet.", text)
+
+
+def everything(item: renew.Item) -> Results:
+    """Made-up results of all that an item measures."""
+    its = suite.load_suite(item.suite)
+    arguments = renew.run.parse_arguments(item.options())
+    if item.suite == "overhead":
+        topology = its.topologies[0]
+        cases = [(bench.name, c.name, load) for bench in its.benches for load in bench.loads(suite.QUICK)
+                 for c in its.configurations]
+    else:
+        topology = item.topology
+        cases = [(case.bench, case.config, case.load)
+                 for chunk in suite.plan(its, renew.run.select(arguments)) for case in chunk.cases if not case.sample]
+    rows = [row_of((bench, topology, config, load, metric.name), metric.unit, metric.better,
+                   [100.0 + place + len(config)] * (item.samples or 1))
+            for bench, config, load in cases for place, metric in enumerate(its.bench(bench).metrics)]
+    found = fake.results({"none": {1: 1.0}})
+    found.environment.update(command=item.command, samples=item.samples, topologies={
+        topology: suite.layout_of(topology).describe()})
+    return dataclasses.replace(found, suite=item.suite, rows=with_oracle(rows, its), expected=[])
 
 
 def fake_failure() -> Failure:
