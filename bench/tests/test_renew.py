@@ -19,7 +19,7 @@ from fake import SMALL
 from renew import Item
 from results import Results, save
 
-ITEM = 'limit_minutes = 10\n[[item]]\nname = "a"\nsuite = "hint"\nbenches = ["stream"]\n'
+ITEM = 'limit_minutes = 200\n[[item]]\nname = "a"\nsuite = "hint"\nbenches = ["stream"]\n'
 MECHANISM = "a" * 64
 
 
@@ -31,12 +31,9 @@ class Plans(unittest.TestCase):
             return renew.read_plan(path)
 
     def test_committed(self) -> None:
-        """At most three hours on two CPUs, by what items took the last time."""
+        """At most three hours on two CPUs; that its items take no longer is checked as it is read."""
         plan = renew.read_plan()
-        published = renew.read_published()
-        minutes = [renew.minutes_of(item, published) for item in plan.items]
         self.assertLessEqual(plan.limit, 180)
-        self.assertLessEqual(renew.wall_minutes(minutes, 2), plan.limit)
         self.assertTrue(all(item.minutes for item in plan.items))
         self.assertEqual({item.suite for item in plan.items}, {"hint", "gang", "headroom", "overhead"})
         for item in plan.items:
@@ -53,13 +50,14 @@ class Plans(unittest.TestCase):
         plan = self.read(ITEM + 'loads = [4, 8]\nsamples = 2\ntopology = "xeon"\nminutes = 3.5\n')
         item, = plan.items
         self.assertEqual(item.command, "make bench SUITE=hint TOPO=xeon BENCHES=stream LOADS=4,8 SAMPLES=2")
-        self.assertEqual((plan.limit, item.minutes), (10, 3.5))
+        self.assertEqual((plan.limit, item.minutes), (200, 3.5))
 
     def test_refused(self) -> None:
         for text, error in (
                 ("limit_minutes = ]", "no TOML"), ('x = 1\n' + ITEM, "wanted are limit_minutes"),
-                (ITEM.replace("10", "0"), "wanted are limit_minutes"),
+                (ITEM.replace("200", "0"), "wanted are limit_minutes"),
                 (ITEM + "speed = 1\n", "item 1: unknown key 'speed'; known: name, suite"),
+                (ITEM + "minutes = 300\n", "takes 300 minutes on two CPUs, and limit_minutes = 200"),
                 (ITEM + 'loads = "4"\n', "loads = '4' is of the wrong type"), (ITEM + "samples = true\n", "wrong type"),
                 (ITEM.replace('name = "a"\n', ""), "item 1: no 'name'"),
                 (ITEM.replace('"a"', '"../a"'), "is no file name"),
