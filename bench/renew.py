@@ -14,6 +14,7 @@ interrupted run goes on with the next one. What is published is of one mechanism
 from __future__ import annotations
 
 import argparse
+import contextlib
 import heapq
 import os
 import signal
@@ -178,15 +179,20 @@ def start(item: Item) -> subprocess.Popen[bytes]:
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End what a run started and left behind: its machine does not outlive it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def stop(running: Mapping[Any, Item]) -> None:
-    """End runs as control-C does, so that what they have is written."""
+    """End runs so that what they have is written. SIGINT would not do: a shell's background jobs ignore it."""
     for process in running:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
     for process in running:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        kill_group(process)
 
 
 def tail(item: Item) -> str:

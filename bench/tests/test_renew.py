@@ -4,8 +4,10 @@
 import contextlib
 import dataclasses
 import io
-import signal
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,17 +92,18 @@ class Process:
     """Stands for a run of bench/run.py: writes its results, if it is to, when it is asked for its end."""
 
     def __init__(self, ends: Mapping[str, bool], item: Item):
-        self.item, self.well, self.signals = item, ends.get(item.name, True), [0]
+        self.item, self.well, self.said = item, ends.get(item.name, True), [""]
 
     def poll(self) -> int:
         if self.well:
             save(made(self.item), renew.result_path(self.item))
         return 0
 
-    def send_signal(self, number: int) -> None:
-        self.signals.append(number)
+    def terminate(self) -> None:
+        self.said.append("terminate")
 
     def wait(self, _seconds: float) -> int:
+        self.said.append("wait")
         return 0
 
 
@@ -162,11 +165,25 @@ class Runs(unittest.TestCase):
                 mock.patch.object(process, "poll", side_effect=KeyboardInterrupt).start()
             return process
         self.addCleanup(mock.patch.stopall)
+        mock.patch.object(renew, "kill_group", lambda process: process.said.append("kill")).start()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertRaises(KeyboardInterrupt, renew.run_items, self.items, self.minutes, MECHANISM, 1, begin, 0)
-        self.assertEqual([process.signals for process in self.begun], [[0], [0, signal.SIGINT]])
+        self.assertEqual([process.said for process in self.begun], [[""], ["", "terminate", "wait", "kill"]])
         self.assertTrue(renew.measured(self.items[1], MECHANISM))
         self.assertIn("goes on from here", said.getvalue())
+
+    def test_nothing_outlives_a_run(self) -> None:
+        """A real process, with a child of its own that ignores to be told."""
+        child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+        code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
+            assert process.stdout
+            self.assertEqual(process.stdout.readline(), b"up\n")
+            renew.stop({process: self.items[0]})
+            # The pipe ends when nobody has it open any more, which without that is a minute later.
+            began = time.monotonic()
+            self.assertEqual(process.stdout.read(), b"")
+            self.assertLess(time.monotonic() - began, 30)
 
     def test_unknown_item(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
