@@ -82,7 +82,7 @@ def check_one_mechanism(results: Mapping[str, Results]) -> None:
         found.setdefault(run.environment.get("mechanism", ""), name)
     if len(found) > 1:
         raise Fail("results of different mechanisms (kernel/, include/, hooks/) cannot be on one page: "
-                   + ", ".join(f"{name} has {short(mechanism) or 'none recorded'}" for mechanism, name in found.items()))
+                   + ", ".join(f"{name} has {short(code) or 'none recorded'}" for code, name in found.items()))
 
 
 def parts_of(results: Mapping[str, Results]) -> list[Part]:
@@ -219,12 +219,13 @@ def summary(view: TopologyView) -> list[str]:
     for bench in (bench for bench in view.benches() if bench not in FOR_A_GOAL):
         for name in view.metrics(bench):
             metric = view.suite.bench(bench).metric(name)
-            if not metric.compared or not (metric.shown or name in SEEN) or {name, f"{bench}/{name}"} & set(NOT_IN_FRONT):
+            seen = metric.shown or name in SEEN
+            if not metric.compared or not seen or {name, f"{bench}/{name}"} & set(NOT_IN_FRONT):
                 continue
             if row := summary_row(view, bench, name):
                 rows.append(row)
-    header = ["metric", "load", baseline, "best of ours", "worst of ours", "best profile", "best without us", "ancestor",
-              "spread"]
+    header = ["metric", "load", baseline, "best of ours", "worst of ours", "best profile", "best without us",
+              "ancestor", "spread"]
     # A column of which nothing was measured says nothing.
     used = [place for place in range(len(header)) if any(row[place] != NOT_MEASURED for row in rows)]
     return markdown([header[place] for place in used], ([row[place] for place in used] for row in rows))
@@ -234,7 +235,8 @@ def code_of(results: Mapping[str, Results]) -> str:
     """Which code was measured."""
     revisions = dict.fromkeys(short(run.environment.get("revision", "")) for run in results.values())
     mechanisms = dict.fromkeys(short(run.environment.get("mechanism", "")) for run in results.values())
-    return f"revision {', '.join(filter(None, revisions)) or 'unknown'} (mechanism {', '.join(mechanisms) or 'unknown'})"
+    return (f"revision {', '.join(filter(None, revisions)) or 'unknown'} "
+            f"(mechanism {', '.join(filter(None, mechanisms)) or 'unknown'})")
 
 
 def runs_line(part: Part, topology: str) -> str:
@@ -302,8 +304,9 @@ def suite_page(part: Part, drawn: Iterable[str]) -> str:
             if block:
                 lines += [f"### {block[0]}", "", *fenced(block[1:])]
     if part.results.failures:
-        lines += ["## Runs that failed", "", *(f"- {f.bench}/{f.load} {f.config} on {f.topology}, sample {f.sample + 1}: "
-                                               f"{f.reason}" for f in part.results.failures), ""]
+        lines += ["## Runs that failed", "",
+                  *(f"- {f.bench}/{f.load} {f.config} on {f.topology}, sample {f.sample + 1}: {f.reason}"
+                    for f in part.results.failures), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -317,7 +320,8 @@ def measured_line(results: Mapping[str, Results], commands_of: Mapping[str, str]
         return f"None of the {len(commands_of)} items of the plan was measured yet."
     dates = sorted(run.environment["date"][:10] for run in results.values())
     there = sum(name in results for name in commands_of)
-    text = (f"{there} of the {len(commands_of)} items of the plan were measured, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, "
+    days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    text = (f"{there} of the {len(commands_of)} items of the plan were measured, {days}, "
             f"by {code_of(results)}.")
     if there < len(commands_of):
         text += f" Not measured yet: {', '.join(name for name in commands_of if name not in results)}."

@@ -3,8 +3,8 @@
 """A picture for each benchmark and topology of a results file: build/bench/SUITE-BENCHMARK-TOPOLOGY.svg.
 
 Percent against the baseline, where that can be read; where a collapse dwarfs everything else, the values themselves on
-a logarithmic axis. Of a benchmark with one load, a bar for each configuration. The files are the same, byte by byte, for
-the same results.
+a logarithmic axis. Of a benchmark with one load, a bar for each configuration. The files are the same, byte by
+byte, for the same results.
 """
 
 from __future__ import annotations
@@ -270,7 +270,8 @@ def draw(picture: Picture) -> bytes:
                 axis.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
             elif not picture.percent:
                 axis.set_ylim(bottom=0)
-            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22 if picture.note else -0.16), ncol=2, frameon=False, fontsize=8)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22 if picture.note else -0.16), ncol=2,
+                        frameon=False, fontsize=8)
         axes[0].set_ylabel(picture.y_label)
         return svg_of(figure)
 

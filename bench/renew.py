@@ -230,7 +230,8 @@ def run_items(items: Sequence[Item], minutes: Mapping[str, float], mechanism: st
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
                 for item in running.values():
-                    print(f"  {item.name}, {(reported - began[item.name]) / 60:.0f} minutes: {tail(item)[:90]}", flush=True)
+                    took = (reported - began[item.name]) / 60
+                    print(f"  {item.name}, {took:.0f} minutes: {tail(item)[:90]}", flush=True)
             time.sleep(pause if running else 0)
     except BaseException:
         stop(running)

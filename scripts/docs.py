@@ -25,8 +25,10 @@ sys.path.insert(0, str(ROOT / "vm"))
 from ktap import FAILED, PASSED, Test  # noqa: E402
 from run import show  # noqa: E402
 
-MESSAGE = re.compile(r"(?:^|/)Documentation/(?P<file>\S+?\.rst)(?::(?P<line>\d+))?: (?P<what>(?:WARNING|ERROR|SEVERE|CRITICAL): .*)")
+MESSAGE = re.compile(r"(?:^|/)Documentation/(?P<file>\S+?\.rst)(?::(?P<line>\d+))?: "
+                     r"(?P<what>(?:WARNING|ERROR|SEVERE|CRITICAL): .*)")
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+GUIDE = "Documentation/admin-guide/cgroup-steer"
 NAMED = re.compile(r"(?<![\w/.-])Documentation/[\w./-]+\.(?:rst|txt)\b")
 
 
@@ -51,7 +53,7 @@ def messages(lines: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def build(target: Target) -> list[str]:
-    """Build the HTML anew, since Sphinx says nothing of what is up to date; returns the messages about our documents."""
+    """Build the HTML anew, as Sphinx says nothing of what is up to date; returns the messages about our documents."""
     if not Path("/usr/bin/sphinx-build").exists():
         raise Fail("sphinx-build is missing; run: scripts/setup docs")
     out = target.build / "docs"
@@ -101,10 +103,31 @@ def dead_links(root: Path, names: Iterable[str], source: Path) -> list[str]:
     return problems
 
 
+# Of cpu.stat, as the kernel code has them: also several keys in one string, each at the beginning of a line.
+COUNTER = re.compile(r'(?:"|\\n)((?:hint|gang|headroom)_[a-z_]*[a-z])(?=[ "])')
+EVENT = re.compile(r"^TRACE_EVENT\((\w+),(.*?)^\);", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(r"__(?:field|array|string)\((?:[^,()]+, )?(\w+)")
+
+
+def undocumented(root: Path) -> list[str]:
+    """Counters, tracepoints and their fields that the kernel code has and the guide does not name."""
+    guide = {path.name: path.read_text(encoding="utf-8") for path in sorted((root / GUIDE).glob("*.rst"))}
+    words = set(re.findall(r"``([\w:]+)``", "\n".join(guide.values())))
+    problems = [f"{path.relative_to(root)}: {key} is on no page of {GUIDE}"
+                for path in sorted((root / "kernel/cgroup").glob("steer*.c")) if "_test" not in path.name
+                for key in dict.fromkeys(COUNTER.findall(path.read_text(encoding="utf-8"))) if key not in words]
+    events = (root / "include/trace/events/steer.h").read_text(encoding="utf-8")
+    for name, body in EVENT.findall(events):
+        problems += [f"{GUIDE}/tracing.rst: does not name {word}"
+                     for word in (f"steer:{name}", *dict.fromkeys(FIELD.findall(body)))
+                     if f"``{word}``" not in guide.get("tracing.rst", "")]
+    return problems
+
+
 def run(target: Target) -> list[Test]:
     """Every check, each one test."""
     found = {"without a warning": build(target), "listed": unlisted(target.tree, documents(ROOT)),
-             "references": dead_links(ROOT, repository_files(ROOT), target.tree)}
+             "references": dead_links(ROOT, repository_files(ROOT), target.tree), "names": undocumented(ROOT)}
     return [Test(f"docs: {name}", FAILED, "\n    ".join(["", *problems[:40]])) if problems
             else Test(f"docs: {name}", PASSED) for name, problems in found.items()]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The generated pages: what is committed is what the committed results give, and what the tables say of made-up ones."""
+"""The generated pages: what is committed is what its results give, and what the tables say of made-up ones."""
 
 import dataclasses
 import re
@@ -60,8 +60,9 @@ class Committed(unittest.TestCase):
 
     def test_pictures(self) -> None:
         """Each is there, and says what was measured; their bytes depend on the release of matplotlib."""
-        wanted = {f"{composed.name}.svg": composed for part in page.parts_of(self.results) for topology in part.topologies
-                  for bench in part.view(topology).benches() if (composed := picture.compose(part.view(topology), bench))}
+        views = [part.view(topology) for part in page.parts_of(self.results) for topology in part.topologies]
+        wanted = {f"{composed.name}.svg": composed for view in views for bench in view.benches()
+                  if (composed := picture.compose(view, bench))}
         self.assertEqual(wanted.keys(), {path.name for path in renew.PUBLISHED.glob("*.svg")})
         for name, composed in wanted.items():
             text = (renew.PUBLISHED / name).read_text(encoding="utf-8")
@@ -126,8 +127,8 @@ class Tables(unittest.TestCase):
                                   "tail_latency": [9.0] * 3, "seed1": [30.0] * 3, "llc": [8.0] * 3})}
         part, = page.parts_of(results)
         header, _, row = page.summary(part.view("zen"))
-        self.assertEqual(header, "| metric | load | none | best of ours | worst of ours | best profile | best without us "
-                                 "| ancestor | spread |")
+        self.assertEqual(header, "| metric | load | none | best of ours | worst of ours | best profile "
+                                 "| best without us | ancestor | spread |")
         self.assertEqual(row, "| schbench, 99th percentile of wakeup latency | workers 16 | 10.00 us | +50 % "
                               "| -20 % (wake_hold, 16) | +10 % | +20 % | -200 % | 10 % |")
 
@@ -138,7 +139,8 @@ class Tables(unittest.TestCase):
         found = page.texts(results, commands, TEMPLATE, ["hint-schbench-zen.svg"])
         self.assertEqual(found.keys(), {"README.md", "hint.md"})
         front, every = found["README.md"].decode(), found["hint.md"].decode()
-        self.assertIn("1 of the 2 items of the plan were measured, 2024-02-29, by revision 111111111111", " ".join(front.split()))
+        self.assertIn("1 of the 2 items of the plan were measured, 2024-02-29, by revision 111111111111",
+                      " ".join(front.split()))
         self.assertIn("Not measured yet: other.", " ".join(front.split()))
         for text in (front, every):
             self.assertIn("![schbench, one messenger on zen](hint-schbench-zen.svg)", text)

@@ -174,7 +174,8 @@ class Runs(unittest.TestCase):
 
     def test_nothing_outlives_a_run(self) -> None:
         """A real process, with a child of its own that ignores to be told."""
-        child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+        child = ("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); "
+                 "time.sleep(60)")
         code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
             assert process.stdout

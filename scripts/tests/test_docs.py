@@ -22,8 +22,8 @@ class Documents(unittest.TestCase):
         names = ["guide/steer/hint.rst"]
         line = f"/x/build/tree/{GUIDE}/hint.rst:12: WARNING: undefined label: 'x'"
         other = line.replace("hint", "other")
-        self.assertEqual(docs.messages([line, f"{line}\n", other, "WARNING: dot(1) not found", "reading sources"], names),
-                         [f"{GUIDE}/hint.rst:12: WARNING: undefined label: 'x'"])
+        said = [line, f"{line}\n", other, "WARNING: dot(1) not found", "reading sources"]
+        self.assertEqual(docs.messages(said, names), [f"{GUIDE}/hint.rst:12: WARNING: undefined label: 'x'"])
         for level in ("ERROR", "SEVERE", "CRITICAL"):
             self.assertEqual(len(docs.messages([line.replace("WARNING", level)], names)), 1, level)
         whole = f"/x/{GUIDE}/hint.rst: WARNING: document isn't included in any toctree"
@@ -56,3 +56,23 @@ class Documents(unittest.TestCase):
             self.assertEqual(docs.dead_links(root, [*names, "code.h"], root), [
                 "README.md:1: gone.md does not exist", f"README.md:2: {GUIDE}/gone.rst does not exist",
                 "README.md:2: sub/gone.svg does not exist", f"code.h:1: {GUIDE}/gone.rst does not exist"])
+
+    def test_undocumented(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory)
+            guide, code = root / docs.GUIDE, root / "kernel/cgroup/steer.c"
+            events = root / "include/trace/events/steer.h"
+            for path in (guide, code.parent, events.parent):
+                path.mkdir(parents=True)
+            code.write_text('[A] = "hint_a_full",\nseq_printf(sf, "gang_led %llu\\ngang_ipis %llu\\n"\n"gang_parts_%d"')
+            events.write_text("TRACE_EVENT(steer_wake,\n\tTP_STRUCT__entry(\n\t\t__field(u64, cgroup)\n"
+                              "\t\t__array(char, comm, 16)\n\t),\n);\n")
+            (guide / "hint.rst").write_text("``hint_a_full`` ``gang_led``, ``gang_ipis``")
+            (guide / "tracing.rst").write_text("``steer:steer_wake``: ``cgroup``, ``comm``")
+            self.assertEqual(docs.undocumented(root), [])
+            (guide / "hint.rst").write_text("``hint_a_fullness`` gang_led, ``gang_ipis``")
+            (guide / "tracing.rst").write_text("``steer:steer_wake``: ``cgroup``")
+            self.assertEqual(docs.undocumented(root), [
+                f"kernel/cgroup/steer.c: hint_a_full is on no page of {docs.GUIDE}",
+                f"kernel/cgroup/steer.c: gang_led is on no page of {docs.GUIDE}",
+                f"{docs.GUIDE}/tracing.rst: does not name comm"])
