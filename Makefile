@@ -2,7 +2,7 @@
 # The front door. Every target sets up what it needs; run as root where packages are missing.
 KVER ?= 6.12
 ARCH ?= $(shell uname -m | sed s/aarch64/arm64/)
-export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX FLAVOUR ENGINES
+export KVER ARCH ACCEL APPEND CARGO DESTDIR PREFIX FLAVOUR ENGINES BUILD DEBUG_SYMBOLS REPO REPO_KEY UNTESTED
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 PYTHON := PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 # The command goes to the lab as it was written; a $ in it is none of make's.
@@ -79,11 +79,26 @@ bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOP
 results: setup-bench ## run what bench/results/plan.toml says, and renew the pages of bench/results (ONLY=item[,item], PLAN=1: only say how long it takes)
 	@$(PYTHON) bench/renew.py $(if $(ONLY),--only '$(ONLY)') $(if $(PLAN:0=),--plan)
 
-deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (FLAVOUR=cloud: for virtual machines)
+deb: setup-deb ## installable kernel packages from Debian's configuration plus ours (FLAVOUR=cloud: for virtual machines, small: to try it; BUILD=2, DEBUG_SYMBOLS=1)
 	@$(PYTHON) scripts/deb.py
 
-deb-config: setup-deb ## only the configuration of 'make deb'
+deb-config: setup-deb ## only the configuration of 'make deb', compared with Debian's
 	@$(PYTHON) scripts/deb.py --configure-only
+
+selftests-deb: setup-kernel ## a Debian package of the kselftests
+	@$(PYTHON) scripts/selftests_deb.py
+
+repo: setup-kernel setup-cgctl setup-repo ## a signed apt repository of the packages (REPO= directory, REPO_KEY= fingerprint, FLAVOUR=, BUILD=)
+	@$(PYTHON) scripts/repo.py
+
+install-test: setup-deb setup-cgctl setup-repo setup-image ## install, boot, upgrade, remove the packages in Debian machines with GRUB (FLAVOUR=cloud RELEASE=trixie|bookworm, SELFTESTS= options; hours without KVM)
+	@$(PYTHON) vm/install_test.py $(if $(RELEASE),--release '$(RELEASE)') $(if $(SELFTESTS),--selftests '$(SELFTESTS)')
+
+vm-image: setup-deb setup-cgctl setup-repo setup-image ## a qcow2 image with Debian, the built kernel and cgctl, to boot with one command (FLAVOUR=cloud, RELEASE=trixie)
+	@$(PYTHON) vm/image.py $(if $(RELEASE),--release '$(RELEASE)')
+
+release: setup-kernel setup-cgctl setup-repo ## packages, repository, checksums, report of tests and a tag in build/release (VERSION=X.Y: first the commit for it; UNTESTED=1)
+	@$(PYTHON) scripts/release.py $(if $(VERSION),prepare '$(VERSION)',make)
 
 TOPOLOGY_OPTION = $(if $(TOPO),--topology '$(TOPO)')
 SUITE ?= hint
@@ -113,13 +128,17 @@ setup-docs:
 	@scripts/setup docs
 setup-deb:
 	@scripts/setup kernel deb
+setup-repo:
+	@scripts/setup repo
+setup-image:
+	@scripts/setup image
 setup-lab:
 	@scripts/setup lab
 setup-bench:
 	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
 setup-check:
-	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint docs deb bench
+	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint docs deb repo bench
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
-.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench results deb deb-config docs \
-	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-docs setup-deb setup-lab setup-bench setup-check
+.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench results deb deb-config selftests-deb repo install-test vm-image release docs \
+	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-docs setup-deb setup-repo setup-image setup-lab setup-bench setup-check

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 
 import cgctl
+import debian_package
+import release_version
 from common import ROOT, Fail, capture, run_main
 
 sys.path.insert(0, str(ROOT / "vm"))
@@ -24,22 +26,12 @@ sys.path.insert(0, str(ROOT / "vm"))
 from ktap import FAILED, PASSED, Test  # noqa: E402
 
 OUT = ROOT / "build"
-CONTROL = """\
-Package: cgctl
-Version: {version}
-Architecture: {arch}
-Maintainer: the cgroup steer maintainers <maintainers@localhost>
-Installed-Size: {size}
-Depends: libc6 (>= {libc}), libgcc-s1
-Recommends: systemd (>= 252)
-Section: admin
-Priority: optional
-Description: show, set and keep CPU policies of cgroups
- Reads and writes cpu.hint, cpu.gang and cpu.headroom of cgroup v2, explains why
- a hint was or was not followed, applies policies from files, and follows
- systemd's units to apply their X-CPUHint=, X-CPUGang=, X-CPUGangScope= and
- X-CPUHeadroom= properties. Needs a kernel with CONFIG_CGROUP_STEER.
-"""
+DESCRIPTION = """\
+show, set and keep CPU policies of cgroups
+Reads and writes cpu.hint, cpu.gang and cpu.headroom of cgroup v2, explains why
+a hint was or was not followed, applies policies from files, and follows
+systemd's units to apply their X-CPUHint=, X-CPUGang=, X-CPUGangScope= and
+X-CPUHeadroom= properties. Needs a kernel with CONFIG_CGROUP_STEER."""
 # As debhelper writes them: the service is enabled and started by systemd's own policy, and left alone where none runs.
 POSTINST = """\
 #!/bin/sh
@@ -72,10 +64,10 @@ def glibc(program: Path) -> str:
     return "{}.{}".format(*max((int(major), int(minor)) for major, minor in found))
 
 
-def version() -> str:
-    found = re.search(r'^version = "([\d.]+)"', (cgctl.SOURCE / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found
-    return found[1]
+def fields(version: str, arch: str, libc: str) -> dict[str, str]:
+    return {"Package": "cgctl", "Version": version, "Architecture": arch, "Maintainer": debian_package.MAINTAINER,
+            "Depends": f"libc6 (>= {libc}), libgcc-s1", "Recommends": "systemd (>= 252)", "Section": "admin",
+            "Priority": "optional", "Description": DESCRIPTION}
 
 
 def build() -> Path:
@@ -87,19 +79,8 @@ def build() -> Path:
         page.with_name(f"{page.name}.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
         page.unlink()
     arch = capture(["dpkg", "--print-architecture"]).strip()
-    files = sorted(path for path in root.rglob("*") if path.is_file())
-    size = sum(path.stat().st_size for path in files) // 1024
-    (root / "DEBIAN").mkdir()
-    cgctl.put(root / "DEBIAN/control", CONTROL.format(version=version(), arch=arch, size=size,
-                                                      libc=glibc(cgctl.PROGRAM)).encode())
-    for name, text in (("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)):
-        cgctl.put(root / "DEBIAN" / name, text.encode(), 0o755)
-    for directory in [root, *root.rglob("*")]:
-        if directory.is_dir():
-            directory.chmod(0o755)
-    path = OUT / f"cgctl_{version()}_{arch}.deb"
-    capture(["dpkg-deb", "--root-owner-group", "--build", root, path])
-    return path
+    return debian_package.build(root, fields(release_version.of_packages(os.environ), arch, glibc(cgctl.PROGRAM)), OUT,
+                                {"postinst": POSTINST, "prerm": PRERM, "postrm": POSTRM})
 
 
 def manual_pages(root: Path) -> list[Test]:
@@ -129,7 +110,7 @@ def test() -> list[Test]:
         tests.append(Test(f"deb: {name}", PASSED if (root / name).is_file() else FAILED))
     tests += manual_pages(root)
     done = subprocess.run([root / "usr/bin/cgctl", "--version"], capture_output=True, text=True, check=False)
-    tests.append(Test("deb: the program runs", PASSED if done.stdout == f"cgctl {version()}\n" else FAILED, done.stderr))
+    tests.append(Test("deb: the program runs", PASSED if done.stdout == f"cgctl {release_version.of_source()}\n" else FAILED, done.stderr))
     if shutil.which("bash"):
         script = f". {root}/usr/share/bash-completion/completions/cgctl && complete -p cgctl"
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -33,6 +34,7 @@ import kunit
 import lint
 import nri
 import offcost
+import packages
 import unit_files
 import unit_tests
 from common import ROOT, Fail, Target, run_main
@@ -276,6 +278,8 @@ STEPS = (
     Step("debug-nosmt", "selftests on the debug kernel", debug_selftests, ("debug-kernel",)),
     Step("debug-tickless", "selftests: tickless CPUs", tickless, ("debug-kernel",)),
     Step("deb-config", "Debian's configuration takes ours", simple("deb-config", deb.configure_main)),
+    Step("packages", "packages without files of each flavour; apt takes them from the repository", packages.run,
+         ("deb-config",)),
 )
 
 
@@ -409,6 +413,15 @@ def not_run(steps: Sequence[Step], results: Sequence[Test]) -> list[str]:
     return [f"SKIPPED steps {', '.join(skipped)}: {reason}" for reason, skipped in reasons.items()]
 
 
+def write_report(results: Sequence[Test]) -> None:
+    """What scripts/release.py puts into a release: of which commit, how many, and what did not pass."""
+    head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(["git", "-C", str(ROOT), "status", "--porcelain"], capture_output=True, text=True, check=False)
+    commit = f"{head.stdout.strip() or 'unknown'}{' with changes' if changed.stdout else ''}"
+    lines = ["make check", f"commit {commit}", counted(summary(results)), *(f"  {line}" for line in remarks(list(results)))]
+    (LOGS / "report.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="list the steps")
@@ -425,6 +438,8 @@ def main() -> int:
     steps = [step for step in STEPS if not names or step.name in names]
     results = run_steps(steps, Target.from_environment(os.environ))
     counts = summary(results)
+    if not names:
+        write_report(results)
     print(f"logs: {LOGS.relative_to(ROOT)}/")
     for line in not_run(steps, results):
         print(line)

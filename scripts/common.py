@@ -110,11 +110,11 @@ def useful_lines(text: str, count: int = 30) -> str:
 
 def run_logged(command: Sequence[str | Path], log: Path, what: str, *, cwd: Path | None = None,
                env: Mapping[str, str] | None = None, item: str = r"^\s+[A-Z][A-Z0-9_]*\s+(\[M\]\s+)?(\S+)",
-               on_line: Callable[[str], None] | None = None, append: bool = False) -> None:
-    """Run a command with its output in a log, counting the lines that match `item` as progress."""
+               on_line: Callable[[str], None] | None = None, append: bool = False, total: int = 0) -> None:
+    """Run a command with its output in a log, counting the lines that match `item` as progress; of about `total`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(what)
-    pattern, count = re.compile(item), 0
+    pattern, count, of = re.compile(item), 0, f" of at most about {total}" if total else ""
     with log.open("a" if append else "w", encoding="utf-8", buffering=1) as out:
         with subprocess.Popen([str(c) for c in command], cwd=cwd, env=dict(env) if env is not None else None,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -127,7 +127,7 @@ def run_logged(command: Sequence[str | Path], log: Path, what: str, *, cwd: Path
                         on_line(line)
                     if match := pattern.search(line):
                         count += 1
-                        progress.update(f"{count} steps, {match.group(match.lastindex or 0)}")
+                        progress.update(f"{count}{of} steps, {match.group(match.lastindex or 0)}")
             except BaseException:
                 process.terminate()
                 raise

@@ -75,7 +75,7 @@ def read_fragments(names: Iterable[str], drop: re.Pattern[str] | None = None) ->
 def environment() -> dict[str, str]:
     """The environment of every build: reproducible banner, and cache hits between clones."""
     return {key: value for key, value in os.environ.items()
-            if key not in ("ARCH", "KVER", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "CROSS_COMPILE")} | {
+            if key not in ("ARCH", "BUILD", "KVER", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "CROSS_COMPILE")} | {
         "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 1970", "KBUILD_BUILD_USER": "steer",
         "KBUILD_BUILD_HOST": "steer", "KBUILD_BUILD_VERSION": "1", "LC_ALL": "C",
         "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",

@@ -18,6 +18,8 @@ import tty
 from collections.abc import Callable
 from pathlib import Path
 
+import page_examples
+
 CGROUP = "/sys/fs/cgroup"
 ETC = "/etc/systemd/system"
 SERVICE = "[Service]\nExecStart=/bin/sleep infinity\n"
@@ -147,19 +149,8 @@ def has(text: str, *parts: str) -> None:
 
 
 def examples(heading: str) -> list[list[tuple[str, list[str]]]]:
-    """Commands in a section of the README, and what it says that they print, by blocks. A command begins with "# ", its
-    further lines with "> "."""
-    section = read(f"{Path(__file__).parent}/README.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    blocks = []
-    for block in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL):
-        parts = re.split(r"^# ", block, flags=re.MULTILINE)[1:]
-        blocks.append([command_and_output(part.splitlines()) for part in parts])
-    return blocks
-
-
-def command_and_output(lines: list[str]) -> tuple[str, list[str]]:
-    more = next((i for i, line in enumerate(lines[1:], 1) if not re.match("> |>$", line)), len(lines))
-    return "\n".join([lines[0], *(line[2:] for line in lines[1:more])]), lines[more:]
+    """Commands in a section of the README, and what it says that they print, by blocks."""
+    return page_examples.examples(read(f"{Path(__file__).parent}/README.md"), heading)
 
 
 class Skipped(Exception):
