@@ -37,7 +37,7 @@ class Plans(unittest.TestCase):
         plan = renew.read_plan()
         self.assertLessEqual(plan.limit, 180)
         self.assertTrue(all(item.minutes for item in plan.items))
-        self.assertEqual({item.suite for item in plan.items}, {"hint", "gang", "headroom", "overhead"})
+        self.assertLessEqual({"hint", "gang", "headroom", "overhead"}, {item.suite for item in plan.items})
         for item in plan.items:
             self.assertTrue(item.samples >= 3 or item.suite == "overhead", item.name)
 
