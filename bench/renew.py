@@ -6,6 +6,7 @@
     renew.py --only NAME,...   only these items
     renew.py --plan            says what would be run and how long it takes, and runs nothing
     renew.py --render          renders from bench/results/data/ again, and runs nothing
+    renew.py --file PLAN --pages DIRECTORY    by another plan, with pages elsewhere; README.template.md is copied there
 
 An item that ended is in build/results/NAME/, and is not run again unless the mechanism or its command changed; an
 interrupted run goes on with the next one. What is published is of one mechanism: results of another one go.
@@ -41,6 +42,7 @@ from suite import estimate, known_suites, load_suite, plan  # noqa: E402
 
 PLAN = ROOT / "bench/results/plan.toml"
 PUBLISHED = ROOT / "bench/results"
+TEMPLATE = "README.template.md"
 WORK = ROOT / "build/results"
 REPORT_SECONDS = 60.0
 # A run that is told to end writes down what it has; that takes no longer.
@@ -203,7 +205,7 @@ def tail(item: Item) -> str:
 
 
 def run_items(items: Sequence[Item], minutes: Mapping[str, float], mechanism: str, lanes: int,
-              begin: Callable[[Item], Any] = start, pause: float = 1.0) -> list[str]:
+              begin: Callable[[Item], Any], pause: float = 1.0) -> list[str]:
     """Run them, the longest first; returns the names of those that did not end well."""
     waiting = sorted(items, key=lambda item: -minutes[item.name])
     running: dict[Any, Item] = {}
@@ -266,7 +268,10 @@ def render(the_plan: Plan, directory: Path = PUBLISHED) -> list[str]:
     """Write every page and picture anew, and remove pictures that none of them shows any more; returns the names."""
     commands = {item.name: item.command for item in the_plan.items}
     results = read_published(directory)
-    files = page.files(results, commands, directory / "README.template.md")
+    template = directory / TEMPLATE
+    if not template.is_file():
+        replace_file(template, (PUBLISHED / TEMPLATE).read_bytes())
+    files = page.files(results, commands, template)
     for name, content in files.items():
         replace_file(directory / name, content)
     for path in directory.glob("*.svg"):
@@ -290,30 +295,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only these items, separated by commas")
     parser.add_argument("--plan", action="store_true", help="print what would be run, and run nothing")
     parser.add_argument("--render", action="store_true", help="only render what is committed")
+    parser.add_argument("--file", type=Path, default=PLAN, metavar="PLAN", help="another plan")
+    parser.add_argument("--pages", type=Path, default=PUBLISHED, metavar="DIRECTORY", help="where pages and data go")
     arguments = parser.parse_args(argv)
-    the_plan = read_plan()
+    the_plan, pages = read_plan(arguments.file), arguments.pages
+    if arguments.file != PLAN and pages == PUBLISHED:
+        raise Fail(f"--file {arguments.file}: its pages would take the place of the committed ones; "
+                   "say where they go with --pages DIRECTORY")
     if arguments.render:
-        print(f"  {len(render(the_plan))} files in bench/results/")
+        print(f"  {len(render(the_plan, pages))} files in {run.shown(pages)}/")
         return 0
     names = run.names(arguments.only)
     known = [item.name for item in the_plan.items]
     if unknown := [name for name in names if name not in known]:
-        raise Fail(f"ONLY={unknown[0]} is no item of {PLAN.relative_to(ROOT)}; there are: {', '.join(known)}")
+        raise Fail(f"ONLY={unknown[0]} is no item of {run.shown(arguments.file)}; there are: {', '.join(known)}")
     mechanism, lanes = provenance.mechanism(), os.cpu_count() or 1
-    minutes = {item.name: minutes_of(item, read_published()) for item in the_plan.items}
+    minutes = {item.name: minutes_of(item, read_published(pages)) for item in the_plan.items}
     ready = [item.name for item in the_plan.items if measured(item, mechanism)]
     report(the_plan, minutes, ready, lanes)
     if arguments.plan:
         return 0
     todo = [item for item in the_plan.items if item.name not in ready and (not names or item.name in names)]
     with run.terminated_like_interrupted():
-        failed = run_items(todo, minutes, mechanism, lanes)
+        failed = run_items(todo, minutes, mechanism, lanes, start)
     found = {item.name: results for item in the_plan.items if (results := measured(item, mechanism))}
     if not found:
         raise Fail(f"nothing was measured; see {WORK.relative_to(ROOT)}/*/log")
-    publish(found)
-    render(the_plan)
-    print(f"  {len(found)} of {len(the_plan.items)} items are on bench/results/README.md")
+    publish(found, pages)
+    render(the_plan, pages)
+    print(f"  {len(found)} of {len(the_plan.items)} items are on {run.shown(pages)}/README.md")
     for name in failed:
         print(f"  FAILED {name}: see {WORK.relative_to(ROOT)}/{name}/log")
     return 1 if failed else 0

@@ -186,6 +186,38 @@ class Runs(unittest.TestCase):
             self.assertEqual(process.stdout.read(), b"")
             self.assertLess(time.monotonic() - began, 30)
 
+    def test_whole(self) -> None:
+        """A plan of two items: run, published, rendered; the second time nothing is run."""
+        plan, pages = self.work / "plan.toml", self.work / "pages"
+        plan.write_text('limit_minutes = 10\n' + "".join(
+            f'[[item]]\nname = "{name}"\nsuite = "hint"\ntopology = "{name}"\nminutes = 2\n' for name in ("zen", "xeon")))
+        pages.mkdir()
+
+        def begin(item: Item) -> Process:
+            (self.work / item.name).mkdir(exist_ok=True)
+            self.begun.append(Process({}, item))
+            return self.begun[-1]
+        options = ["--file", str(plan), "--pages", str(pages)]
+        with contextlib.redirect_stdout(io.StringIO()) as printed, mock.patch.object(renew, "start", begin), \
+                mock.patch("provenance.mechanism", lambda: MECHANISM), mock.patch("renew.page.files", self.files):
+            self.assertRaisesRegex(Fail, "pages would take the place of the committed ones", renew.main, options[:2])
+            self.assertEqual(renew.main([*options, "--plan"]), 0)
+            self.assertEqual(self.begun, [])
+            self.assertEqual(renew.main([*options, "--only", "zen"]), 0)
+            self.assertEqual((pages / "README.md").read_text(), "zen of zen, xeon")
+            self.assertEqual(renew.main(options), 0)
+            self.assertEqual((pages / "README.md").read_text(), "xeon, zen of zen, xeon")
+            self.assertEqual(renew.main(options), 0)
+        self.assertEqual([process.item.name for process in self.begun], ["zen", "xeon"])
+        self.assertIn("zen                          there already", printed.getvalue())
+        self.assertIn("2 of 2 items are on", printed.getvalue())
+
+    @staticmethod
+    def files(results: Mapping[str, Results], commands: Mapping[str, str], template: Path) -> dict[str, bytes]:
+        """Stands for the pages."""
+        assert template.is_file()
+        return {"README.md": f"{', '.join(results)} of {', '.join(commands)}".encode()}
+
     def test_unknown_item(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertRaisesRegex(Fail, "ONLY=nothing is no item", renew.main, ["--only", "nothing"])
