@@ -207,7 +207,7 @@ def summary_row(view: TopologyView, bench: str, metric_name: str) -> list[str] |
     return [f"{bench}, {metric.title}", f"{suite.bench(bench).load} {amount}",
             f"{' … '.join(dict.fromkeys(figures))} {metric.unit}",
             span(best["ours"], " %") if "ours" in best else NOT_MEASURED,
-            f"{low[0]:+.0f} % ({low[1]}, {low[2]})" if low else NOT_MEASURED,
+            f"{span([low[0]], ' %')} ({low[1]}, {low[2]})" if low else NOT_MEASURED,
             *(span(best[name], " %") if name in best else NOT_MEASURED for name in ("profile", "today", "seed")),
             f"{max(spreads):.0f} %"]
 

@@ -164,6 +164,11 @@ class Tables(unittest.TestCase):
         self.assertEqual(text.count("\n![") + text.startswith("!["), len(machines))
         self.assertNotIn("Not measured yet", text)
 
+    def test_span(self) -> None:
+        for values, text in (([1.0, 20.4], "+1 … +20 %"), ([-0.2, 0.3], "0 %"), ([-0.4], "0 %"),
+                             ([-10.0, -5.0], "-10 … -5 %"), ([-10.0, 0.1], "-10 … 0 %"), ([100.0], "+100 %")):
+            self.assertEqual(page.span(values, " %"), text)
+
     def test_alone_is_no_rival(self) -> None:
         """The service with a hint and nothing beside it is not the best that a headroom can do."""
         headroom = suite.load_suite("headroom")
