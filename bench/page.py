@@ -202,7 +202,7 @@ def summary_row(view: TopologyView, bench: str, metric_name: str) -> list[str] |
         return None
     loads = view.loads(bench)
     amount = str(loads[0]) if len(loads) == 1 else f"{loads[0]} … {loads[-1]}"
-    figures = [table.number(value) for value in (min(bases), max(bases))]
+    figures = [f"{value:,.0f}" if value >= 1000 else table.number(value) for value in (min(bases), max(bases))]
     low = min(worst, default=None)
     return [f"{bench}, {metric.title}", f"{suite.bench(bench).load} {amount}",
             f"{' … '.join(dict.fromkeys(figures))} {metric.unit}",
