@@ -42,14 +42,15 @@ FLAVOURS = ("", "cloud", "small")
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Of a build from nothing, without debug symbols: steps of make, minutes on two cores of 2.1 GHz, disk in GiB."""
+    """Of a build from nothing, without debug symbols: steps of make, minutes on two cores, disk in GiB. Projected: from
+    what `make -n` lists, or the number of modules, and 1.1 s of CPU time that a file takes."""
 
     steps: int
     minutes: int
     disk: int
 
 
-NEEDS = {"small": Need(1700, 8, 2), "cloud": Need(9000, 60, 8), "": Need(40000, 270, 30)}
+NEEDS = {"small": Need(1700, 8, 2), "cloud": Need(9700, 75, 8), "": Need(30000, 240, 30)}
 
 
 def flavour_from_environment(environ: Mapping[str, str]) -> str:

@@ -43,15 +43,16 @@ class Apt:
     """apt with directories of its own below `work`, that knows the repository and nothing else. `installed` are names
     of packages that it takes for installed."""
 
-    def __init__(self, work: Path, repository: Path, signed_by: Path, installed: Iterable[str] = (),
+    def __init__(self, work: Path, repository: Path | str, signed_by: Path, installed: Iterable[str] = (),
                  arch: str = "amd64"):
+        """repository: a directory, or an address."""
         self.work, self.arch = work, arch
         for name in ("state/lists/partial", "cache/archives/partial", "etc"):
             (work / name).mkdir(parents=True, exist_ok=True)
         status = "".join(INSTALLED.format(name=name, arch=arch) for name in installed)
         (work / "status").write_text(status, encoding="utf-8")
         (work / "etc/x.sources").write_text(
-            repo.sources(f"file:{repository}").replace(f"/etc/apt/keyrings/{repo.KEY_FILE}", str(signed_by)),
+            repo.sources(repository if isinstance(repository, str) else f"file:{repository}").replace(f"/etc/apt/keyrings/{repo.KEY_FILE}", str(signed_by)),
             encoding="utf-8")
 
     def __call__(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -133,6 +133,8 @@ def publish(repository: Path, signing: Key) -> None:
     for old in ("Release", "InRelease", "Release.gpg"):
         (dists / f"{old}.new").unlink(missing_ok=True)
     # apt-ftparchive lists by-hash, too, and the files that it is to replace.
+    # apt looks for an index by the strongest hash that the file has, so there is that one only.
+    settings |= {"MD5": "false", "SHA1": "false", "SHA512": "false"}
     options = [f"-o=APT::FTPArchive::Release::{name}={value}" for name, value in settings.items()]
     release = capture(["apt-ftparchive", *options, "-o=APT::FTPArchive::Release::Patterns::=Packages*", "release",
                        dists])

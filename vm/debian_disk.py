@@ -66,14 +66,15 @@ LINKS = {
 
 
 class Served:
-    """A directory, served by HTTP to machines on this host, for as long as the context lasts."""
+    """A directory, served by HTTP to machines on this host, for as long as the context lasts; host is what they call
+    this one."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, host: str = HOST):
         class Quiet(http.server.SimpleHTTPRequestHandler):
             def log_message(self, format: str, *args: object) -> None:  # pylint: disable=redefined-builtin
                 pass
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory)))
-        self.uri = f"http://{HOST}:{self.server.server_address[1]}"
+        self.uri = f"http://{host}:{self.server.server_address[1]}"
 
     def __enter__(self) -> Served:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -101,6 +102,7 @@ class Machine:
             "-accel", "tcg,thread=multi", "-cpu", "Nehalem,l3-cache=on"]
         return ["qemu-system-x86_64", "-M", "q35", *accel, "-m", str(MEMORY), "-smp", f"{CPUS},sockets=2,cores=2",
                 "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
+                "-vga", "std",  # GRUB does not come up where its font finds no screen
                 "-serial", f"file:{self.console}", "-serial", "chardev:agent",
                 "-chardev", f"socket,id=agent,path={self.socket_path},server=on,wait=off",
                 "-drive", f"file={self.disk},format=raw,if=virtio,cache=unsafe,discard=unmap",

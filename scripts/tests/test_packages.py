@@ -16,6 +16,7 @@ import debian_package
 import release_version
 import repo
 from common import Fail, capture
+from debian_disk import Served
 from packages import Apt
 
 # As mkdebian of 6.12 writes it
@@ -191,14 +192,17 @@ class Repository(unittest.TestCase):
         self.assertIn("Inst cgctl (0.1.2", apt("apt-get", "install", "-s", "cgctl").stdout)
         self.assertIn("Inst cgctl (0.1.0", apt("apt-get", "install", "-s", "cgctl=0.1.0").stdout)
 
-    def test_lists_from_before_are_still_served(self) -> None:
-        """A machine that has read the Release file before the new one was written finds its indexes by their hashes."""
+    def test_indexes_are_found_by_their_hashes(self) -> None:
+        """So that a machine that has read the Release file before a new one was written does not get the new indexes."""
         self.published(small_package(self.work))
         packages = self.repository / "dists/stable/main/binary-amd64"
-        before = {path.name for path in (packages / "by-hash/SHA256").iterdir()}
-        self.published(small_package(self.work, version="0.1.2", text="two"))
-        self.assertTrue(before < {path.name for path in (packages / "by-hash/SHA256").iterdir()})
-        self.assertIn("Acquire-By-Hash: yes", (self.repository / "dists/stable/InRelease").read_text(encoding="utf-8"))
+        for name in ("Packages", "Packages.xz"):
+            (packages / name).unlink()
+        with Served(self.repository, "127.0.0.1") as served:
+            apt = Apt(self.work / "apt", served.uri, self.repository / repo.KEY_FILE)
+            done = apt("apt-get", "update")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("Inst cgctl", apt("apt-get", "install", "--simulate", "cgctl").stdout)
 
     def test_another_key_is_refused(self) -> None:
         apt = self.published(small_package(self.work))
