@@ -245,6 +245,7 @@ STEPS = (
     Step("kernel", "build the kernel", build("base")),
     Step("split", "selftests: 2 nodes, 4 LLCs, SMT", selftests("split"), ("kernel",)),
     Step("nosmt", "selftests: 2 LLCs, no SMT", selftests("nosmt", omitted=NOSMT_OMITS), ("kernel",)),
+    Step("quad", "selftests: 4 nodes", selftests("quad", programs=("numa_test",)), ("kernel",)),
     Step("single", "selftests: one LLC", selftests("single", omitted=ONE_LLC_OMITS), ("kernel",)),
     Step("disabled", "selftests: cgroup_steer=0", disabled, ("kernel",)),
     Step("isolated", "selftests: an isolated CPU", isolated, ("kernel",)),

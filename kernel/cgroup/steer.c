@@ -300,6 +300,8 @@ static const char * const steer_stat_keys[STEER_NR_COUNTERS] = {
 	[STEER_NR_BALANCE_HELD] = "hint_balance_held",
 	[STEER_NR_BALANCE_OVERLOADED] = "hint_balance_overloaded",
 	[STEER_NR_BALANCE_GAVE_UP] = "hint_balance_gave_up",
+	[STEER_NR_NUMA_SPREAD] = "hint_numa_spread",
+	[STEER_NR_NUMA_TOGETHER] = "hint_numa_together",
 };
 
 /**

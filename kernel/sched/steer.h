@@ -14,8 +14,11 @@
 
 #include "steer_headroom.h"
 #include "steer_gang.h"
+#include "steer_numa_rules.h"
 
+struct rq;
 struct sched_domain;
+struct sched_group;
 struct seq_file;
 
 #ifdef CONFIG_CGROUP_STEER
@@ -48,6 +51,8 @@ enum steer_counter {
 	STEER_NR_BALANCE_HELD,
 	STEER_NR_BALANCE_OVERLOADED,
 	STEER_NR_BALANCE_GAVE_UP,
+	STEER_NR_NUMA_SPREAD,
+	STEER_NR_NUMA_TOGETHER,
 	STEER_NR_COUNTERS
 };
 
@@ -99,6 +104,13 @@ bool __steer_fork_spread(struct task_struct *p);
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
 bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 			  struct sched_domain *sd);
+bool __steer_leaves(struct task_struct *p, const struct sched_domain *sd, int dst_cpu,
+		    int running, int more_idle, bool less_used);
+void __steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle, long *imbalance,
+			 const struct sched_domain *sd, unsigned int *flags);
+bool __steer_numa_stays(struct rq *rq, int dst_cpu, unsigned int flags);
+bool __steer_to_nid(struct task_struct *p, int dst_nid, int src_running, int dst_running,
+		    bool allowed);
 
 /**
  * steer_wake_cpu - place a waking task as its group's hints, or its headroom, ask
@@ -161,24 +173,80 @@ static __always_inline bool steer_fork_spread(struct task_struct *p)
 }
 
 /**
- * steer_fork_tie - does a new task leave its group although idle CPUs tie?
- * @p: the task
- * @local_idle: idle CPUs of the local group
- * @idlest_idle: idle CPUs of the best other group
+ * steer_leaves - does a new task leave its group although idle CPUs tie?
+ * @p: the task; p->pi_lock and the RCU read lock are held
+ * @sd: the domain of both groups
+ * @idlest: the best other group
+ * @running: tasks of the local group
+ * @local_idle: its idle CPUs
+ * @idlest_idle: those of the best other group
  * @local_util: utilisation of the local group
  * @idlest_util: utilisation of the best other group
  *
+ * Counts as well where it leaves a node that it would have stayed in without its hint.
+ *
  * Return: true if @p is to be spread, and the other group is less utilised.
  */
-static __always_inline bool steer_fork_tie(struct task_struct *p,
-					   unsigned int local_idle,
-					   unsigned int idlest_idle,
-					   unsigned long local_util,
-					   unsigned long idlest_util)
+static __always_inline bool
+steer_leaves(struct task_struct *p, const struct sched_domain *sd, struct sched_group *idlest,
+	     unsigned int running, unsigned int local_idle, unsigned int idlest_idle,
+	     unsigned long local_util, unsigned long idlest_util)
 {
 	return static_branch_unlikely(&steer_hint_key.key) &&
-	       local_idle == idlest_idle && idlest_util < local_util &&
-	       __steer_fork_spread(p);
+	       __steer_leaves(p, sd, cpumask_first(sched_group_span(idlest)), running,
+			      idlest_idle - local_idle, idlest_util < local_util);
+}
+
+/**
+ * steer_numa_uneven - what a balance pass moves between nodes although it need not by default
+ * @busiest: the busiest group
+ * @dst_cpu: the CPU that wants to pull tasks from there; the RCU read lock is held
+ * @more_idle: how many idle CPUs its group has more
+ * @imbalance: how many tasks are to be moved; where that is none, and @busiest a node with a
+ *	task to be spread, it becomes half of @more_idle
+ * @sd: the domain that is being balanced
+ * @flags: of the pass; STEER_LBF_SPREAD is set or cleared
+ */
+static __always_inline void steer_numa_uneven(struct sched_group *busiest, int dst_cpu,
+					      int more_idle, long *imbalance,
+					      const struct sched_domain *sd, unsigned int *flags)
+{
+	if (static_branch_unlikely(&steer_hint_key.key))
+		__steer_numa_uneven(busiest, dst_cpu, more_idle, imbalance, sd, flags);
+}
+
+/**
+ * steer_numa_stays - does the task of a runqueue stay in its node?
+ * @rq: the runqueue, of which something could be pulled; the RCU read lock is held
+ * @dst_cpu: the CPU that wants to pull it
+ * @sd: the domain that is being balanced
+ * @flags: of the balance pass, as steer_numa_uneven() left them
+ *
+ * Return: true if the pass has to take another one.
+ */
+static __always_inline bool steer_numa_stays(struct rq *rq, int dst_cpu,
+					     const struct sched_domain *sd, unsigned int flags)
+{
+	return static_branch_unlikely(&steer_hint_key.key) && (sd->flags & SD_NUMA) &&
+	       __steer_numa_stays(rq, dst_cpu, flags);
+}
+
+/**
+ * steer_to_nid - may NUMA balancing move a task, as far as an imbalance is concerned?
+ * @p: the task, current
+ * @dst_nid: the node that it would be on
+ * @src_running: tasks of the node that it is on, without @p
+ * @dst_running: tasks of the other one, with @p
+ * @allowed: it may by default
+ *
+ * Return: true if it may.
+ */
+static __always_inline bool steer_to_nid(struct task_struct *p, int dst_nid, int src_running,
+					 int dst_running, bool allowed)
+{
+	if (static_branch_unlikely(&steer_hint_key.key))
+		return __steer_to_nid(p, dst_nid, src_running, dst_running, allowed);
+	return allowed;
 }
 
 /**
@@ -251,9 +319,22 @@ static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target
 
 static inline int steer_fork_cpu(struct task_struct *p, int parent_cpu) { return -1; }
 static inline bool steer_fork_spread(struct task_struct *p) { return false; }
-static inline bool steer_fork_tie(struct task_struct *p, unsigned int local_idle,
-				  unsigned int idlest_idle, unsigned long local_util,
-				  unsigned long idlest_util) { return false; }
+static inline bool steer_leaves(struct task_struct *p, const struct sched_domain *sd,
+				struct sched_group *idlest, unsigned int running,
+				unsigned int local_idle, unsigned int idlest_idle,
+				unsigned long local_util, unsigned long idlest_util)
+{
+	return false;
+}
+
+static inline void steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle,
+				     long *imbalance, const struct sched_domain *sd,
+				     unsigned int *flags) { }
+/* No functions: to inline one, the compiler would lay out its caller another way. */
+#define steer_numa_stays(rq, dst_cpu, sd, flags) \
+	((void)(rq), (void)(dst_cpu), (void)(sd), (void)(flags), false)
+#define steer_to_nid(p, dst_nid, src_running, dst_running, allowed) \
+	((void)(p), (void)(dst_nid), (void)(src_running), (void)(dst_running), (allowed))
 static inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
 				      struct sched_domain *sd) { return false; }
 static inline u64 steer_slice(struct sched_entity *se, u64 base) { return base; }

@@ -41,8 +41,9 @@
  * ----------------------------------
  * fork_affine stays in the parent's LLC while as many CPUs as a core has threads
  * are idle there. fork_spread changes two decisions of
- * sched_balance_find_dst_group(). A task with a wake hint stays in its LLC while that
- * is not overloaded; it is refused after LBF_ALL_PINNED was cleared, so that its
+ * sched_balance_find_dst_group(). What both say about nodes holds for the load
+ * balancer and NUMA balancing, too: see steer_numa.c. A task with a wake hint stays in
+ * its LLC while that is not overloaded; it is refused after LBF_ALL_PINNED was cleared, so that its
  * queue never looks pinned by affinity, and only until the domain has failed
  * cache_nice_tries times. slice_short and slice_long scale the EEVDF request when a
  * request starts, and never the share.
@@ -1313,6 +1314,21 @@ bool __steer_fork_spread(struct task_struct *p)
 	return steer_hint(p) & STEER_FORK_SPREAD;
 }
 
+/*
+ * fork_affine: a queued task stays in its node while its LLC has room for it, as those that
+ * run do, see steer_numa.c. Between LLCs of a node it is balanced as any other.
+ */
+static bool steer_numa_hold(struct task_struct *p, u32 hint, int src_cpu, int dst_cpu,
+			    struct sched_domain *sd)
+{
+	if (!(sd->flags & SD_NUMA) || sd->nr_balance_failed > sd->cache_nice_tries ||
+	    READ_ONCE(cpu_rq(src_cpu)->misfit_task_load) || steer_llc_lets_go(p, src_cpu))
+		return false;
+	steer_count(p, STEER_NR_NUMA_TOGETHER);
+	trace_steer_numa(p, hint, STEER_NUMA_QUEUED, src_cpu, dst_cpu);
+	return true;
+}
+
 bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 			  struct sched_domain *sd)
 {
@@ -1322,8 +1338,10 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 
 	lockdep_assert_rq_held(cpu_rq(src_cpu));
 
-	if (!(hint & STEER_WAKE) || steer_same_llc(src_cpu, dst_cpu))
+	if (!(hint & (STEER_WAKE | STEER_FORK_AFFINE)) || steer_same_llc(src_cpu, dst_cpu))
 		return false;
+	if (!(hint & STEER_WAKE))
+		return steer_numa_hold(p, hint, src_cpu, dst_cpu, sd);
 	/* A task that does not fit its CPU has to get away from it. */
 	if (READ_ONCE(cpu_rq(src_cpu)->misfit_task_load))
 		return false;

@@ -24,6 +24,7 @@ static const char * const counters[] = {
 	"hint_preempt_followed",
 	"hint_energy_unavailable",
 	"hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up",
+	"hint_numa_spread", "hint_numa_together",
 };
 
 FIXTURE(stat) {
@@ -142,6 +143,8 @@ TEST_F(stat, trace_formats)
 				  "verdict" } },
 		{ "steer_balance", { "comm[16]", "pid", "hint", "src_cpu", "dst_cpu",
 				     "verdict" } },
+		{ "steer_numa", { "comm[16]", "pid", "hint", "src_cpu", "dst_cpu",
+				  "path" } },
 	};
 	char path[PATH_MAX], format[8192], field[64];
 

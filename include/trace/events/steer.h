@@ -39,6 +39,20 @@ enum steer_verdict {
 	STEER_V_GAVE_UP,
 	STEER_V_TURNS,
 };
+
+/**
+ * enum steer_numa_path - who asked about the allowed imbalance of nodes
+ * @STEER_NUMA_FORK: fork or exec
+ * @STEER_NUMA_BALANCE: a balance pass, for a task that runs
+ * @STEER_NUMA_QUEUED: a balance pass, for a task that waits
+ * @STEER_NUMA_MEMORY: NUMA balancing
+ */
+enum steer_numa_path {
+	STEER_NUMA_FORK,
+	STEER_NUMA_BALANCE,
+	STEER_NUMA_QUEUED,
+	STEER_NUMA_MEMORY,
+};
 #endif
 
 TRACE_DEFINE_ENUM(STEER_V_UNASKED);
@@ -50,6 +64,18 @@ TRACE_DEFINE_ENUM(STEER_V_IRQ);
 TRACE_DEFINE_ENUM(STEER_V_OVERLOADED);
 TRACE_DEFINE_ENUM(STEER_V_GAVE_UP);
 TRACE_DEFINE_ENUM(STEER_V_TURNS);
+
+TRACE_DEFINE_ENUM(STEER_NUMA_FORK);
+TRACE_DEFINE_ENUM(STEER_NUMA_BALANCE);
+TRACE_DEFINE_ENUM(STEER_NUMA_QUEUED);
+TRACE_DEFINE_ENUM(STEER_NUMA_MEMORY);
+
+#define show_steer_numa_path(path)					\
+	__print_symbolic(path,						\
+		{ STEER_NUMA_FORK,	"fork" },			\
+		{ STEER_NUMA_BALANCE,	"balance" },			\
+		{ STEER_NUMA_QUEUED,	"queued" },			\
+		{ STEER_NUMA_MEMORY,	"memory" })
 
 #define show_steer_verdict(verdict)					\
 	__print_symbolic(verdict,					\
@@ -199,6 +225,45 @@ TRACE_EVENT(steer_fork,
 		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
 		  __entry->parent_cpu, __entry->cpu,
 		  show_steer_verdict(__entry->verdict))
+);
+
+/**
+ * steer_numa - the fork word changed what imbalance of nodes is allowed to a task
+ * @p: the task
+ * @hint: effective words of its group: with fork_spread, it is not to stay although the
+ *	default would have it stay; with fork_affine, the other way round
+ * @path: who asked (enum steer_numa_path)
+ * @src_cpu: where @p is
+ * @dst_cpu: which CPU, or the first CPU of which node, it would go to; -1 for none in
+ *	particular
+ */
+TRACE_EVENT(steer_numa,
+
+	TP_PROTO(struct task_struct *p, u32 hint, int path, int src_cpu, int dst_cpu),
+
+	TP_ARGS(p, hint, path, src_cpu, dst_cpu),
+
+	TP_STRUCT__entry(
+		__array(char, comm, TASK_COMM_LEN)
+		__field(pid_t, pid)
+		__field(u32, hint)
+		__field(int, src_cpu)
+		__field(int, dst_cpu)
+		__field(u8, path)
+	),
+
+	TP_fast_assign(
+		memcpy(__entry->comm, p->comm, TASK_COMM_LEN);
+		__entry->pid		= p->pid;
+		__entry->hint		= hint;
+		__entry->src_cpu	= src_cpu;
+		__entry->dst_cpu	= dst_cpu;
+		__entry->path		= path;
+	),
+
+	TP_printk("comm=%s pid=%d hint=%s path=%s src_cpu=%d dst_cpu=%d",
+		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
+		  show_steer_numa_path(__entry->path), __entry->src_cpu, __entry->dst_cpu)
 );
 
 /**

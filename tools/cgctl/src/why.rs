@@ -144,6 +144,14 @@ pub fn sentences(state: &State) -> Vec<String> {
                                  share(held, total), count(total), share(overloaded, total), share(gave_up, total)));
             }
         }
+        if has_category(words, "fork") {
+            for (key, what) in [("hint_numa_spread", "not left in a node that had room by default"),
+                                ("hint_numa_together", "left in a node, or moved to one, that was too full by default")] {
+                if get(key) > 0 {
+                    out.push(format!("nodes: task {what}, {} times", count(get(key))));
+                }
+            }
+        }
         if words == 0 && state.hint.as_deref() == Some("inherit") {
             out.push("hint: inherits, and no ancestor has one".into());
         } else if let Some(from) = &state.hint_from {
@@ -207,6 +215,17 @@ mod tests {
     }
 
     #[test]
+    fn nodes() {
+        let stat = [("hint_fork_followed", 1), ("hint_numa_spread", 1_234), ("hint_numa_together", 0)];
+        assert_eq!(sentences(&state("fork_spread", &stat))[1..],
+                   ["nodes: task not left in a node that had room by default, 1,234 times"]);
+        let stat = [("hint_fork_followed", 1), ("hint_numa_together", 7)];
+        assert_eq!(sentences(&state("fork_affine", &stat))[1..],
+                   ["nodes: task left in a node, or moved to one, that was too full by default, 7 times"]);
+        assert!(sentences(&state("wake_hold", &stat)).iter().all(|told| !told.starts_with("nodes")));
+    }
+
+    #[test]
     fn others() {
         assert_eq!(sentences(&state("wake_hold", &[("hint_wake_followed", 0)])), ["wake: no wakeups yet"]);
         assert!(sentences(&state("energy:unavailable", &[]))[0].contains("no energy model"));
@@ -229,6 +248,7 @@ mod tests {
                 "hint_wake_turns", "hint_turns_followed", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full",
                 "hint_reach_followed", "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed",
                 "hint_pack_full", "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up",
+                "hint_numa_spread", "hint_numa_together",
                 "gang_slots_led", "gang_ipis", "gang_ipis_empty", "headroom_periods", "headroom_capped_periods", "headroom_capped_usec",
                 "hint_slice_followed", "hint_preempt_followed"];
             let stat: Vec<(&str, u64)> = keys.into_iter().zip(values).collect();
