@@ -93,6 +93,7 @@ class Walk:
 
     def runs(self, name: str, release: str) -> None:
         self.check(f"{name}: kernel", self.machine.release == release, f"{self.machine.release}, not {release}")
+        self.does(f"{name}: what GRUB has booted", "cat /proc/cmdline", f"/boot/vmlinuz-{release} ")
 
     def no_failed_unit(self, name: str) -> None:
         self.run("systemctl is-system-running --wait", 300)
@@ -174,9 +175,10 @@ def walk(machine: Machine, out: Path, name: str, flavour: str, builds: Sequence[
         walked.boot("by GRUB's default entry")
         walked.runs("after the installation", first.release)
         walked.no_failed_unit("our kernel")
+        walked.three_ways()
+        # By now a unit uses the cpu controller: without one, no group has the files that doctor looks for.
         said = walked.does("doctor", "cgctl doctor", "this kernel has cpu.hint", "cgctl.service runs")
         walked.check("doctor finds nothing missing", "missing" not in said, said)
-        walked.three_ways()
         walked.does("a service with a policy is left", "systemctl enable web", seconds=60)
         walked.selftests(only)
 
