@@ -56,8 +56,9 @@ def go() -> str:
 
 
 def environment(cgo: bool = False) -> dict[str, str]:
+    """With -trimpath for everything, so that what is built for the program serves go vet and the tests as well."""
     return {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")} | {
-        "CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
+        "CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath", "GOTOOLCHAIN": "local"}
 
 
 def version() -> str:
@@ -69,7 +70,7 @@ def version() -> str:
 
 def build(out: Path = PROGRAM, source: Path = SOURCE) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
-    run_logged([go(), "build", "-trimpath", "-ldflags", f"-s -w -buildid= -X main.version={version()}", "-o", out, "."],
+    run_logged([go(), "build", "-ldflags", f"-s -w -buildid= -X main.version={version()}", "-o", out, "."],
                ROOT / "build/nri.log", "building cgroup-steer-nri", cwd=source, env=environment())
     return out
 

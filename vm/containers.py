@@ -36,7 +36,7 @@ SERVICE = "[Service]\nExecStart=\nExecStart=/usr/local/bin/containerd\n"
 
 def programs() -> debian_machine.Files:
     """What Debian does not have: the plugin, and a client of the container runtime interface, in a fixed version."""
-    run_logged([nri.go(), "build", "-trimpath", "-ldflags", "-s -w", "-o", CRICTL, "sigs.k8s.io/cri-tools/cmd/crictl"],
+    run_logged([nri.go(), "build", "-ldflags", "-s -w", "-o", CRICTL, "sigs.k8s.io/cri-tools/cmd/crictl"],
                ROOT / "build/crictl.log", "building crictl", cwd=ROOT / "containers/crictl", env=nri.environment())
     unit = ROOT / "containers/nri/cgroup-steer-nri.service"
     return {"usr/bin/crictl": (CRICTL.read_bytes(), 0o755), "usr/sbin/cgroup-steer-nri": (nri.build().read_bytes(), 0o755),
@@ -52,7 +52,7 @@ def newest() -> debian_machine.Files:
 
     def build(what: str, packages: list[str], flags: str, cgo: bool) -> None:
         # They want a newer Go than the plugin; go gets it as a module.
-        run_logged([nri.go(), "build", "-trimpath", "-tags", "netgo osusergo", "-ldflags", f"-s -w {flags}", "-o",
+        run_logged([nri.go(), "build", "-tags", "netgo osusergo", "-ldflags", f"-s -w {flags}", "-o",
                     f"{NEWEST}/", *packages], ROOT / "build/engines.log", f"building {what}", cwd=ROOT / "containers/engines",
                    env=nri.environment(cgo) | {"GOTOOLCHAIN": "auto"})
 
