@@ -102,6 +102,37 @@ def stream(output: str) -> Values:
     return {kernel: _number(functions.get(kernel) or {}, "best_mb_s") for kernel in ("copy", "scale", "add", "triad")}
 
 
+# -------------------------------------------------------------------- numa
+
+def cached(output: str) -> Values:
+    """bench/workloads/cached --json: rates of lines, in 10^6 a second."""
+    found = _json_object(output)
+    if found.get("valid") is not True:
+        raise Unreadable("a thread of cached read wrong values, or there is no result")
+    return {name: _number(found, f"{name}_m_s") for name in ("hmean", "slowest", "all")}
+
+
+def pairs(output: str) -> Values:
+    """bench/workloads/pairs --json: messages per second."""
+    found = _json_object(output)
+    if found.get("valid") is not True:
+        raise Unreadable("a buffer of pairs has wrong values, or there is no result")
+    return {"messages": _number(found, "messages_s")}
+
+
+def numa_together(output: str) -> Values:
+    """The two of suite numa's groups, or the one of them that runs; and how many of them ended."""
+    found: Values = {}
+    for line in output.splitlines():
+        if line.startswith('{"benchmark":"stream"'):
+            found["triad"] = stream(line)["triad"]
+        elif line.startswith('{"benchmark":"pairs"'):
+            found |= pairs(line)
+    if not found:
+        raise Unreadable("neither group has a result")
+    return found | {"ended": float(len(found))}
+
+
 # ---------------------------------------------------------------- headroom
 
 # A demand is kept where no more than this is missing: idle time is told in hundredths of a second.

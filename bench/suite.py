@@ -596,7 +596,7 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
     run = [f"split {' '.join(groups)}"] if groups else []
     command = "".join(f"{key}={shlex.quote(value)}\n" for key, value in
                       {"load": str(case.load), "cpus": str(len(layout.cpus)), **configuration.variables}.items())
-    command = (command if groups else "") + bench.shell(case.load, form)
+    command = (command if groups or configuration.variables else "") + bench.shell(case.load, form)
     measure = f"measure{'_groups' if groups else ''} {bench.limit} {shlex.quote(command)}"
     steps = [f"enter {case.number}", *run, *needs,
              *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),

@@ -51,6 +51,7 @@ EXAMPLES = (
             "--number_ios=50 --output-format=json", parsers.fio),
     Example("schbench", "schbench -m 1 -t 4 -F 24 -n 3 -w 0.01 -r 0.1 --json", parsers.schbench),
     Example("stream", "stream -t 4 -n 50000 -k 2 --json", parsers.stream),
+    Example("numactl", "numactl --interleave=all stream -t 2 -n 20000 -k 2 --touch-first --json", parsers.stream),
 )
 
 

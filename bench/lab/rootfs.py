@@ -45,6 +45,7 @@ PROGRAMS = {
     "fio": Program("fio", "input and output"),
     "hackbench": Program("rt-tests", "groups of tasks that talk through sockets or pipes"),
     "libgomp": Program("libgomp1", "the library of OpenMP programs, which come as extra files", library="libgomp.so.1"),
+    "numactl": Program("numactl", "runs a program with a memory policy, such as pages on all nodes by turns"),
     # Where several versions can be installed together, perf is a script that starts perf_VERSION.
     "perf": Program("linux-perf", "perf bench, perf stat, perf sched", r"perf(_[0-9.]+)?"),
     "stress-ng": Program("stress-ng", "load of many kinds"),

@@ -361,10 +361,93 @@ class Stream(Workload):
         self.assertIn("stream: starting a thread: ", result.stderr)
 
     def test_help(self) -> None:
-        self.check_help("-t, --threads", "-n, --array-size", "-k, --ntimes", "--json", "(default 10000000)")
+        self.check_help("-t, --threads", "-n, --array-size", "-k, --ntimes", "--touch-first", "--json",
+                        "(default 10000000)")
+
+    def test_touch_first(self) -> None:
+        """The first thread has all the page faults: the others get none of the arrays."""
+        self.assertIs(self.run_json("-n", "100001", "-t", "3", "-k", "3", "--touch-first")["valid"], True)
 
     def test_unwritable(self) -> None:
         self.check_unwritable("-n", "100", "-t", "1")
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Cached(Workload):
+    name = "cached"
+
+    def test_json(self) -> None:
+        result = self.run_json("-t", "3", "-k", "64", "-n", "5")
+        self.assertEqual((result["benchmark"], result["valid"]), ("cached", True))
+        self.assertEqual(result["parameters"], {"threads": 3, "footprint": 64, "passes": 5})
+        self.assertGreater(result["slowest_m_s"], 0)
+        self.assertLessEqual(result["slowest_m_s"], result["hmean_m_s"])
+        self.assertGreaterEqual(result["all_m_s"] * 1.001, 3 * result["hmean_m_s"])
+
+    def test_text(self) -> None:
+        text = self.run_program("-t", "2", "-k", "8", "-n", "2").stdout
+        self.assertRegex(text, r"^cached: 2 threads, 8 KiB each, 2 walks\n10\^6 lines a second: [0-9.]+ all together, ")
+
+    def test_lost_walks_are_seen(self) -> None:
+        text = (WORKLOADS / "cached.c").read_text(encoding="utf-8")
+        source = Path(self.directory.name) / "lost.c"
+        self.assertEqual(text.count("walker->sum += walk"), 1)
+        source.write_text(text.replace("walker->sum += walk", "if (pass) walker->sum += walk"), encoding="utf-8")
+        result = self.run_program("-k", "8", "-t", "2", program=self.build("lost", str(source)), status=1)
+        self.assertIn("cached: a thread read wrong values", result.stderr)
+
+    def test_refused(self) -> None:
+        self.check_refused([
+            (["-t", "0"], f"-t, --threads: '0' is not accepted; {WHOLE} 1 to 1024"),
+            (["-k", "0"], "-k, --footprint: '0' is not accepted; give a whole number of KiB from 1 to 1048576"),
+            (["-n", "x"], f"-n, --passes: 'x' is not accepted; {WHOLE} 1 to 1000000")])
+
+    def test_help(self) -> None:
+        self.check_help("-t, --threads", "-k, --footprint", "-n, --passes", "--json")
+
+    def test_unwritable(self) -> None:
+        self.check_unwritable("-t", "1", "-k", "8", "-n", "1")
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Pairs(Workload):
+    name = "pairs"
+
+    def test_json(self) -> None:
+        result = self.run_json("-p", "3", "-k", "2", "-m", "101")
+        self.assertEqual((result["benchmark"], result["valid"]), ("pairs", True))
+        # A message has an answer.
+        self.assertEqual(result["parameters"], {"pairs": 3, "shared": 2, "messages": 100})
+        self.assertGreater(result["messages_s"], 0)
+
+    def test_text(self) -> None:
+        text = self.run_program("-p", "1", "-m", "10").stdout
+        self.assertRegex(text, r"^pairs: 1 pairs, 16 KiB shared, 10 messages each\n[0-9]+ messages a second\n$")
+
+    def test_lost_changes_are_seen(self) -> None:
+        text = (WORKLOADS / "pairs.c").read_text(encoding="utf-8")
+        source = Path(self.directory.name) / "lost.c"
+        self.assertEqual(text.count("\t\tchange(pair);\n\t\tpass_on(pair->from[1]);"), 1)
+        source.write_text(text.replace("\t\tchange(pair);\n\t\tpass_on(pair->from[1]);", "\t\tpass_on(pair->from[1]);"),
+                          encoding="utf-8")
+        result = self.run_program("-m", "10", program=self.build("lost", str(source)), status=1)
+        self.assertIn("pairs: a buffer has wrong values", result.stderr)
+
+    def test_refused(self) -> None:
+        self.check_refused([
+            (["-p", "513"], f"-p, --pairs: '513' is not accepted; {WHOLE} 1 to 512"),
+            (["-k", "0"], "-k, --shared: '0' is not accepted; give a whole number of KiB from 1 to 65536"),
+            (["-m", "1"], f"-m, --messages: '1' is not accepted; {WHOLE} 2 to 1000000000")])
+
+    def test_help(self) -> None:
+        self.check_help("-p, --pairs", "-k, --shared", "-m, --messages", "--json")
+
+    def test_unwritable(self) -> None:
+        self.check_unwritable("-p", "1", "-m", "4")
 
     def test_cross_build(self) -> None:
         self.check_cross_build()

@@ -28,6 +28,7 @@ static struct {
 	unsigned long threads;
 	unsigned long elements;
 	unsigned long times;
+	bool touch_first;
 	bool json;
 } params = {
 	.elements = 10000000,
@@ -44,6 +45,8 @@ static const struct option_spec specs[] = {
 	  .count = &params.elements },
 	{ .letter = 'k', .name = "ntimes", .unit = A_NUMBER, .min = 2, .max = 1000,
 	  .help = "repetitions, of which the first is not counted", .count = &params.times },
+	{ .name = "touch-first", .flag = &params.touch_first,
+	  .help = "touch all memory before there are threads: it is where the program began" },
 	{ .name = "json", .help = "print the result as one line of JSON", .flag = &params.json },
 };
 
@@ -200,6 +203,15 @@ static void check(struct runner *runner)
 		}
 }
 
+static void set_initial(const struct part *part)
+{
+	for (size_t i = 0; i < part->n; i++) {
+		part->a[i] = initial[0];
+		part->b[i] = initial[1];
+		part->c[i] = initial[2];
+	}
+}
+
 static void *runner_thread(void *arg)
 {
 	struct runner *runner = arg;
@@ -208,11 +220,8 @@ static void *runner_thread(void *arg)
 
 	pthread_setname_np(pthread_self(), "stream");
 	memset(span, 0, params.times * NR_KERNELS * sizeof(*span));
-	for (size_t i = 0; i < part.n; i++) {
-		part.a[i] = initial[0];
-		part.b[i] = initial[1];
-		part.c[i] = initial[2];
-	}
+	if (!params.touch_first)
+		set_initial(&part);
 	for (unsigned long time = 0; time < params.times; time++)
 		for (size_t kernel = 0; kernel < NR_KERNELS; kernel++, span++) {
 			pthread_barrier_wait(&barrier);
@@ -248,6 +257,8 @@ static void run(struct runner *runners)
 	double *c = map_memory(n, sizeof(*c));
 	struct span *spans = map_memory(nr * each, sizeof(*spans));
 
+	if (params.touch_first)
+		set_initial(&(struct part) { a, b, c, n });
 	compute_expected();
 	pthread_barrier_init(&barrier, NULL, nr);
 	for (size_t i = 0; i < nr; i++) {
