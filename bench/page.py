@@ -21,9 +21,9 @@ from results import Results, Row, TopologyView, gain, row_of, with_oracle
 from suite import HINT, ORACLE, OURS, PROFILE, SEED, TODAY, Figure, Suite, load_suite
 
 # Suites in the order of the page, and what each is about.
-SUITES = {"hint": "cpu.hint", "gang": "cpu.gang", "headroom": "cpu.headroom", "overhead": "instructions added"}
+SUITES = {"hint": "cpu.hint", "numa": "cpu.hint between nodes", "gang": "cpu.gang", "headroom": "cpu.headroom", "overhead": "instructions added"}
 # The picture on the front page: of the first of these benchmarks that was measured on a machine.
-FRONT = {"hint": ("schbench",), "gang": ("barrier", "barrier-hogs"), "headroom": ("requests", "step"),
+FRONT = {"hint": ("schbench",), "numa": ("stream",), "gang": ("barrier", "barrier-hogs"), "headroom": ("requests", "step"),
          "overhead": ("wakeup-llc",)}
 # With fewer samples nobody can tell whether one of them decides.
 FEWEST = 3
@@ -32,7 +32,8 @@ SEEN = ("request_p99",)
 # What no user sees, or sees in another metric of the same benchmark; it is on the suite's page.
 NOT_IN_FRONT = ("ipc", "p50", "switches", "copy", "scale", "add", "lock/late_p99", "pipeline/late_p99", "vcpu/late_p99")
 # Benchmarks that the table of goals judges, and that add nothing to others of their kind here.
-FOR_A_GOAL = ("share", "barrier-waits", "tree", "wakeup-free", "wakeup-apart", "wakeup-one", "fork-one")
+FOR_A_GOAL = ("share", "barrier-waits", "tree", "wakeup-free", "wakeup-apart", "wakeup-one", "fork-one",
+              "interleave", "together")
 UNCERTAIN = "?"
 NOT_MEASURED = "–"
 
@@ -270,14 +271,14 @@ def front_picture(part: Part, topology: str, drawn: Iterable[str]) -> str:
 
 def section(part: Part, drawn: Iterable[str]) -> list[str]:
     """What the front page has of a suite."""
-    lines = [f"## {SUITES.get(part.suite.name, part.suite.title)}", "",
-             f"What is measured, and how to read it: [{Path(part.suite.page).name}](../{Path(part.suite.page).name}). "
-             f"Every table: [{part.suite.name}.md]({part.suite.name}.md).", ""]
+    name = part.suite.name
+    lines = [f"## {SUITES.get(name, part.suite.title)}: [what is measured](../{Path(part.suite.page).name}), "
+             f"[every table]({name}.md)", ""]
     names = list(drawn)
     for topology in part.topologies:
-        lines += [f"**On {topology}.** {runs_line(part, topology)}", "", *summary(part.view(topology)), ""]
-        if shown := front_picture(part, topology, names):
-            lines += [shown, ""]
+        shown = front_picture(part, topology, names)
+        lines += [f"**On {topology}.** {runs_line(part, topology)}", *filter(None, [shown]), "",
+                  *summary(part.view(topology)), ""]
     return lines
 
 
