@@ -19,6 +19,11 @@
 #define MAX_TASKS	16
 /* How long it is looked at that nothing moves [ms] */
 #define WATCHED		1500
+/*
+ * Something else on the machine, such as a kernel thread on the CPU of a task, may make a task
+ * leave that should stay. So it is looked at so many times.
+ */
+#define TRIES		3
 
 /* A busy loop; in memory that it shares with the test */
 struct spinner {
@@ -143,13 +148,13 @@ static int went(FIXTURE_DATA(numa) *self, int first, int nr)
 
 /*
  * Two tasks in one node are what the scheduler leaves alone, and fork_spread does not.
- * That the pair stays by default is no more than its habit: one of three has to.
+ * That the pair stays by default is no more than its habit.
  */
 TEST_F_TIMEOUT(numa, spread_by_balance, 240)
 {
 	bool stayed = false;
 
-	for (int i = 0; i < 3 && !stayed; i++) {
+	for (int i = 0; i < TRIES && !stayed; i++) {
 		end_tasks(self);
 		ASSERT_EQ(0, begin(self, self->cg, 2));
 		ASSERT_EQ(0, release(self));
@@ -169,15 +174,18 @@ TEST_F_TIMEOUT(numa, spread_by_balance, 240)
 /* As many tasks as an LLC has CPUs: by default some of them go, with fork_affine none. */
 TEST_F_TIMEOUT(numa, together, 240)
 {
-	int nr = topo_llc_weight(&self->t), most;
+	int nr = topo_llc_weight(&self->t), most = 1;
 
 	if (nr > MAX_TASKS)
 		SKIP(return, "LLC of %d CPUs is too large", nr);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_affine"));
-	ASSERT_EQ(0, begin(self, self->cg, nr));
-	ASSERT_EQ(0, release(self));
-	most = went(self, 0, nr);
-	TH_LOG("%d of %d went, together %ld", most, nr, COUNT(self->cg, "together"));
+	for (int i = 0; i < TRIES && most; i++) {
+		end_tasks(self);
+		ASSERT_EQ(0, begin(self, self->cg, nr));
+		ASSERT_EQ(0, release(self));
+		most = went(self, 0, nr);
+		TH_LOG("%d of %d went, together %ld", most, nr, COUNT(self->cg, "together"));
+	}
 	EXPECT_EQ(0, most);
 	EXPECT_LT(0, COUNT(self->cg, "together"));
 	EXPECT_EQ(0, COUNT(self->cg, "spread"));
@@ -209,13 +217,19 @@ TEST_F_TIMEOUT(numa, together_no_further, 240)
  */
 TEST_F_TIMEOUT(numa, mixed, 240)
 {
+	bool stayed = false;
+
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_affine"));
 	ASSERT_EQ(0, cg_write(self->other, "cpu.hint", "fork_spread"));
-	ASSERT_EQ(0, begin(self, self->cg, 2));
-	ASSERT_EQ(0, begin(self, self->other, 2));
-	ASSERT_EQ(0, release(self));
-	EXPECT_TRUE(WAIT_FOR(gone(self, 2, 2) > 0));
-	EXPECT_EQ(0, went(self, 0, 2));
+	for (int i = 0; i < TRIES && !stayed; i++) {
+		end_tasks(self);
+		ASSERT_EQ(0, begin(self, self->cg, 2));
+		ASSERT_EQ(0, begin(self, self->other, 2));
+		ASSERT_EQ(0, release(self));
+		ASSERT_TRUE(WAIT_FOR(gone(self, 2, 2) > 0));
+		stayed = !went(self, 0, 2);
+	}
+	EXPECT_TRUE(stayed);
 }
 
 /*
@@ -224,13 +238,19 @@ TEST_F_TIMEOUT(numa, mixed, 240)
  */
 TEST_F_TIMEOUT(numa, only_who_asked, 240)
 {
+	bool stayed = false;
+
 	ASSERT_EQ(0, cg_write(self->other, "cpu.hint", "fork_spread"));
-	ASSERT_EQ(0, begin(self, self->cg, 1));
-	ASSERT_EQ(0, begin(self, self->other, 1));
-	ASSERT_EQ(0, release(self));
-	EXPECT_TRUE(WAIT_FOR(gone(self, 1, 1) == 1));
+	for (int i = 0; i < TRIES && !stayed; i++) {
+		end_tasks(self);
+		ASSERT_EQ(0, begin(self, self->cg, 1));
+		ASSERT_EQ(0, begin(self, self->other, 1));
+		ASSERT_EQ(0, release(self));
+		ASSERT_TRUE(WAIT_FOR(gone(self, 1, 1) == 1));
+		stayed = !gone(self, 0, 1);
+	}
 	if (self->t.nr_llcs > self->t.nr_nodes) {
-		EXPECT_EQ(0, gone(self, 0, 1));
+		EXPECT_TRUE(stayed);
 		EXPECT_LT(0, COUNT(self->other, "spread"));
 	}
 }
