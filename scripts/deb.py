@@ -50,7 +50,7 @@ class Need:
     disk: int
 
 
-NEEDS = {"small": Need(1700, 8, 2), "cloud": Need(9700, 75, 8), "": Need(30000, 240, 30)}
+NEEDS = {"small": Need(2100, 15, 2), "cloud": Need(9700, 75, 8), "": Need(30000, 240, 30)}
 
 
 def flavour_from_environment(environ: Mapping[str, str]) -> str:
@@ -286,7 +286,7 @@ def build(target: Target, flavour: str = "", debug_symbols: bool = False) -> lis
     command = kbuild.make_command(target, variant(flavour))
     with locked(target.build / f"{variant(flavour)}.lock"):
         start = time.monotonic()
-        run_logged([*command, *settings, "all"], kbuild.log_path(target, variant(flavour)),
+        run_logged([*command, *settings, "headers", "all"], kbuild.log_path(target, variant(flavour)),
                    f"building {target.arch} {variant(flavour)}", env=environment, total=need.steps)
         built = time.monotonic()
         profiles = [] if debug_symbols else ["-Ppkg.linux-upstream.nokerneldbg"]

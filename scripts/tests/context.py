@@ -5,6 +5,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-for directory in (ROOT / "scripts", ROOT / "vm"):
+for directory in (ROOT / "scripts", ROOT / "vm", ROOT / "vm/guest"):
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))

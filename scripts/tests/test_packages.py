@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import context  # noqa: F401
+import context
 import deb
 import deb_control
 import debian_package
@@ -18,6 +18,7 @@ import repo
 from common import Fail, capture
 from debian_disk import Served
 from packages import Apt
+from page_examples import examples
 
 # As mkdebian of 6.12 writes it
 CONTROL = """\
@@ -193,7 +194,7 @@ class Repository(unittest.TestCase):
         self.assertIn("Inst cgctl (0.1.0", apt("apt-get", "install", "-s", "cgctl=0.1.0").stdout)
 
     def test_indexes_are_found_by_their_hashes(self) -> None:
-        """So that a machine that has read the Release file before a new one was written does not get the new indexes."""
+        """So that a machine that has read the Release file before a new one was written gets no new indexes."""
         self.published(small_package(self.work))
         packages = self.repository / "dists/stable/main/binary-amd64"
         for name in ("Packages", "Packages.xz"):
@@ -310,6 +311,32 @@ class Grub(unittest.TestCase):
             capture(["dpkg-deb", "--control", image, f"{directory}/control"])
             self.assertEqual((Path(directory) / "control/conffiles").read_text(encoding="utf-8"),
                              "/etc/default/grub.d/50_linux-image-steer-cloud.cfg\n")
+
+
+class OneBoot(unittest.TestCase):
+    """The page's command for one boot of Debian's kernel names its entry, and nothing else."""
+    MENU = """\
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+else
+   set default="gnulinux-advanced-U>gnulinux-6.12.1-steer0.1.0-cloud-advanced-U"
+fi
+menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple-U' {
+submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-U' {
+\tmenuentry 'Linux 6.12.1-steer0.1.0-cloud' $menuentry_id_option 'gnulinux-6.12.1-steer0.1.0-cloud-advanced-U' {
+\tmenuentry 'Linux 6.1.0-56-cloud-amd64' $menuentry_id_option 'gnulinux-6.1.0-56-cloud-amd64-advanced-U' {
+\tmenuentry 'Linux 6.1.0-55-cloud-amd64' $menuentry_id_option 'gnulinux-6.1.0-55-cloud-amd64-advanced-U' {
+"""
+
+    def test_newest_of_debians(self) -> None:
+        page = (context.ROOT / "packaging/README.md").read_text(encoding="utf-8")
+        command = examples(page, "One boot of another kernel")[0][0][0]
+        with tempfile.TemporaryDirectory() as directory:
+            menu = Path(directory) / "grub.cfg"
+            menu.write_text(self.MENU, encoding="utf-8")
+            done = subprocess.run(["sh", "-ec", command.replace("/boot/grub/grub.cfg", str(menu)).replace(
+                "grub-reboot", "printf %s")], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "gnulinux-advanced-U>gnulinux-6.1.0-56-cloud-amd64-advanced-U")
 
 
 class Latest(unittest.TestCase):
