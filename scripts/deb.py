@@ -218,10 +218,16 @@ def latest(release: str, flavour: str, version: str, arch: str) -> list[dict[str
                         "modules of DKMS are built for each new kernel."}]
 
 
-# After the kernel's own: it may have been configured before our file for GRUB was there, or goes after it has gone.
-UPDATE_GRUB = """\
+# After the kernel's own: it may have been configured before our file for GRUB was there, or goes after it has gone. And
+# depmod on the machine, for initramfs-tools or DKMS, may have written files that no package knows.
+MAINTAIN = """\
 #!/bin/sh
 set -e
+for modules in /lib/modules/*-steer*@SUFFIX@; do
+	[ -d "$modules" ] && [ ! -e "/boot/vmlinuz-${modules##*/}" ] || continue
+	rm -f "$modules"/modules.*
+	rmdir --ignore-fail-on-non-empty "$modules"
+done
 [ ! -x /usr/sbin/update-grub ] || [ ! -d /boot/grub ] || update-grub
 """
 
@@ -232,9 +238,10 @@ def build_latest(release: str, flavour: str, version: str, arch: str, directory:
     with tempfile.TemporaryDirectory() as work:
         grub = (ROOT / "packaging/grub.cfg").read_text(encoding="utf-8")
         # Those of the other flavour end otherwise.
-        grub = grub.replace("@SUFFIX@", f"-{flavour}" if flavour else "[0-9]")
+        suffix = f"-{flavour}" if flavour else "[0-9]"
+        grub, script = grub.replace("@SUFFIX@", suffix), MAINTAIN.replace("@SUFFIX@", suffix)
         replace_file(Path(work) / f"etc/default/grub.d/50_{image['Package']}.cfg", grub.encode())
-        scripts = {"postinst": UPDATE_GRUB, "postrm": UPDATE_GRUB}
+        scripts = {"postinst": script, "postrm": script}
         packages = [debian_package.build(Path(work), image, directory, scripts)]
     # The small kernel has no modules, and so no headers to build them with.
     return packages if flavour == "small" else [*packages, debian_package.build(None, headers, directory)]

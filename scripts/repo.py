@@ -32,6 +32,7 @@ NAME = "cgroup-steer"  # also the origin that apt's pins name
 SUITE = "stable"
 KEY_FILE = f"{NAME}.asc"
 SOURCES_FILE = f"{NAME}.sources"
+LONGEST_HOME = 107 - len("/S.gpg-agent.browser")  # a socket's path has 107 bytes at most
 SOURCES = """\
 # Copy to /etc/apt/sources.list.d/{name}.sources after the key is in /etc/apt/keyrings/{name}.asc.
 Types: deb
@@ -79,6 +80,9 @@ def key(environ: Mapping[str, str]) -> Key:
                        "'gpg --list-secret-keys' shows")
         return Key(found[0])
     home = key_home(environ)
+    if len(str(home)) > LONGEST_HOME:
+        raise Fail(f"{home}: gpg's agent has its socket there, for which the path is too long ({len(str(home))} bytes, "
+                   f"{LONGEST_HOME} at most); set XDG_DATA_HOME to a shorter one")
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.chmod(0o700)
     if not fingerprints(home):

@@ -12,6 +12,7 @@ import argparse
 import os
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -56,7 +57,8 @@ def build(target: Target, release: str, flavour: str) -> Path:
     disk, image = work / "disk.raw", ROOT / f"build/{deb.flavoured(f'steer-{release}', flavour)}.qcow2"
     repository = work / "repo"
     repo.add(repo.collect(target, {"FLAVOUR": flavour} if flavour else {}), repository)
-    repo.publish(repository, repo.key({"HOME": str(work)}))
+    with tempfile.TemporaryDirectory() as home:
+        repo.publish(repository, repo.key({"HOME": home}))
     debian_disk.copy_sparse(debian_disk.build(target, release), disk)
     machine = Machine(disk, work)
     try:

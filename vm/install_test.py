@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -179,8 +180,10 @@ def walk(machine: Machine, out: Path, name: str, flavour: str, builds: Sequence[
         # By now a unit uses the cpu controller: without one, no group has the files that doctor looks for.
         said = walked.does("doctor", "cgctl doctor", "this kernel has cpu.hint", "cgctl.service runs")
         walked.check("doctor finds nothing missing", "missing" not in said, said)
-        walked.does("a service with a policy is left", "systemctl enable web", seconds=60)
+        # Tests that count the groups with a hint want to be the only ones to have one.
+        walked.run("systemctl stop web")
         walked.selftests(only)
+        walked.does("a service with a policy is left", "systemctl enable --now web", seconds=60)
 
         walked.section("one boot of Debian's", "One boot of another kernel", uri, flavour)
         walked.boot("Debian's kernel, by choice")
@@ -217,7 +220,8 @@ def walk(machine: Machine, out: Path, name: str, flavour: str, builds: Sequence[
         walked.runs("after the removal", debian)
         walked.no_failed_unit("after the removal, drop-ins left over")
         walked.does("what is left", "ls /boot /etc/systemd/system/web.service.d")
-        walked.check("no kernel of ours is left", "steer" not in machine.run("ls /boot /lib/modules")[1])
+        left = machine.run("ls -R /boot /lib/modules | grep steer")[1]
+        walked.check("no kernel of ours is left", not left, left)
         machine.leave("poweroff")
     return walked.tests
 
@@ -239,7 +243,8 @@ def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test
     machine = Machine(disk, out / f"logs-{release}")
     tests: list[Test] = []
     try:
-        tests = walk(machine, out, release, flavour, builds, repo.key({"HOME": str(out / "home")}), only)
+        with tempfile.TemporaryDirectory() as home:
+            tests = walk(machine, out, release, flavour, builds, repo.key({"HOME": home}), only)
     finally:
         machine.stop()
         disk.unlink(missing_ok=True)

@@ -232,6 +232,9 @@ class Repository(unittest.TestCase):
         self.assertEqual(repo.key(self.environ), self.key)
         self.assertEqual(repo.key_home(self.environ).stat().st_mode & 0o777, 0o700)
 
+    def test_path_that_is_too_long_for_the_agent(self) -> None:
+        self.assertRaisesRegex(Fail, "the path is too long", repo.key, {"HOME": f"{self.work}/{'x' * 80}"})
+
     def test_key_that_is_not_there(self) -> None:
         self.assertRaisesRegex(Fail, "REPO_KEY=DEADBEEF: no such secret key in the keyring", repo.key,
                                {"REPO_KEY": "DEADBEEF", "HOME": str(self.work)})
@@ -311,6 +314,33 @@ class Grub(unittest.TestCase):
             capture(["dpkg-deb", "--control", image, f"{directory}/control"])
             self.assertEqual((Path(directory) / "control/conffiles").read_text(encoding="utf-8"),
                              "/etc/default/grub.d/50_linux-image-steer-cloud.cfg\n")
+
+
+class Leftovers(unittest.TestCase):
+    """What depmod wrote for a kernel that is removed goes; what is not depmod's stays, and so do other kernels."""
+
+    def test_modules_of_removed_kernels(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory)
+            for release, name in (("1-steer0.1.0-cloud", "modules.dep"), ("1-steer0.1.1-cloud", "modules.dep"),
+                                  ("1-steer0.1.2-cloud", "modules.dep"), ("1-steer0.1.2-cloud", "updates/own.ko"),
+                                  ("1-steer0.1.0", "modules.dep"), ("1-cloud-amd64", "modules.dep")):
+                path = root / "lib/modules" / release / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            (root / "boot").mkdir()
+            (root / "boot/vmlinuz-1-steer0.1.1-cloud").touch()
+            package, _ = deb.build_latest("1-steer0.1.1-cloud", "cloud", "1", "amd64", root / "out")
+            capture(["dpkg-deb", "--control", package, root / "control"])
+            script = (root / "control/postrm").read_text(encoding="utf-8")
+            for place in ("/lib/modules/", "/boot/"):
+                script = script.replace(place, f"{root}{place}")
+            subprocess.run(["sh", "-c", script.replace("/usr/sbin/", "/nonexistent/")], check=True)
+            left = sorted(str(path.relative_to(root / "lib/modules")) for path in (root / "lib/modules").rglob("*")
+                          if path.is_file())
+        self.assertEqual(left, ["1-cloud-amd64/modules.dep", "1-steer0.1.0/modules.dep",
+                                "1-steer0.1.1-cloud/modules.dep",
+                                "1-steer0.1.2-cloud/updates/own.ko"])
 
 
 class OneBoot(unittest.TestCase):
