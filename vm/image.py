@@ -23,6 +23,7 @@ import install_test  # noqa: E402
 import repo  # noqa: E402
 from common import ROOT, Fail, Target, capture, run_logged, run_main  # noqa: E402
 from debian_disk import Machine, Served  # noqa: E402
+from run import accelerator  # noqa: E402
 
 # The console is the only way in: no network service asks for a password, for there is none.
 FINISH = (
@@ -45,10 +46,6 @@ def boot_command(image: Path, kvm: bool) -> list[str]:
     accelerator = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg", "-cpu", "Nehalem"]
     return ["qemu-system-x86_64", "-M", "q35", *accelerator, "-smp", "4", "-m", "2G", "-nographic",
             "-drive", f"file={image},if=virtio", "-nic", "user,model=virtio-net-pci"]
-
-
-def kvm_usable() -> bool:
-    return os.access("/dev/kvm", os.R_OK | os.W_OK)
 
 
 def build(target: Target, release: str, flavour: str) -> Path:
@@ -93,7 +90,7 @@ def main() -> None:
     image = build(target, arguments.release, flavour)
     size = int(capture(["stat", "-c", "%s", image]))
     print(f"  image: {image.relative_to(ROOT)} ({size / 1e6:.0f} MB). To boot it (C-a x ends it):\n")
-    print(f"  {shlex.join(boot_command(image, kvm_usable()))}")
+    print(f"  {shlex.join(boot_command(image, accelerator(target.arch) == 'kvm'))}")
 
 
 if __name__ == "__main__":

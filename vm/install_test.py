@@ -35,6 +35,7 @@ from common import ROOT, Fail, Target, capture, run_main  # noqa: E402
 from debian_disk import Machine, Served  # noqa: E402
 from ktap import FAILED, PASSED, Test  # noqa: E402
 from page_examples import examples  # noqa: E402
+from run import accelerator  # noqa: E402
 
 RELEASES = ("trixie", "bookworm")
 PAGE = ROOT / "packaging/README.md"
@@ -240,7 +241,7 @@ def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test
     disk = out / f"{release}.raw"
     debian_disk.copy_sparse(debian_disk.build(target, release), disk)
     shutil.rmtree(out / f"repo-{release}", ignore_errors=True)
-    machine = Machine(disk, out / f"logs-{release}")
+    machine = Machine(disk, out / f"logs-{release}", accelerator(target.arch) == "kvm")
     tests: list[Test] = []
     try:
         with tempfile.TemporaryDirectory() as home:
