@@ -15,20 +15,11 @@
 
 #include <signal.h>
 
-#define MAX_TASKS	64
-
-/* A busy loop; in memory that it shares with the test */
-struct spinner {
-	pid_t pid;
-	unsigned long loops;
-};
-
 FIXTURE(balance) {
 	struct topo t;
 	char *top;
 	char *cg;
-	struct spinner *task;
-	int nr;
+	struct spinners tasks;
 	cpu_set_t home;		/* LLC on which they are queued */
 	int a0;
 };
@@ -41,7 +32,6 @@ FIXTURE_SETUP(balance)
 	ASSERT_NE(NULL, self->top);
 	self->cg = cg_new(self->top, "group");
 	ASSERT_NE(NULL, self->cg);
-	self->task = shared_alloc(MAX_TASKS * sizeof(*self->task));
 	/* The last LLC: the first has the most other things to do. */
 	self->home = self->t.llc[self->t.nr_llcs - 1];
 	self->a0 = cpuset_nth(&self->home, 0);
@@ -49,16 +39,9 @@ FIXTURE_SETUP(balance)
 	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 0)));
 }
 
-static void end_tasks(FIXTURE_DATA(balance) *self)
-{
-	for (int i = 0; i < self->nr; i++)
-		task_kill(self->task[i].pid);
-	self->nr = 0;
-}
-
 FIXTURE_TEARDOWN(balance)
 {
-	end_tasks(self);
+	spinners_stop(&self->tasks);
 	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
@@ -66,44 +49,19 @@ FIXTURE_TEARDOWN(balance)
 static int queue(FIXTURE_DATA(balance) *self, int nr, int cpu,
 		 const cpu_set_t *mask)
 {
-	int ret = 0;
-
 	for (int i = 0; i < nr; i++) {
-		struct spinner *task = &self->task[i];
-		pid_t pid;
+		int ret = spinners_add(&self->tasks, self->cg, cpu);
 
-		task->loops = 0;
-		pid = task_fork(self->cg);
-		if (pid < 0)
-			return -errno;
-		if (!pid) {
-			if (task_pin_cpu(0, cpu))
-				_exit(1);
-			for (;;)
-				__atomic_add_fetch(&task->loops, 1,
-						   __ATOMIC_RELAXED);
-		}
-		/* the page is shared: not for the child to write */
-		task->pid = pid;
-		self->nr = i + 1;
+		if (ret)
+			return ret;
 	}
-	for (int i = 0; i < nr; i++)
-		if (!WAIT_FOR(__atomic_load_n(&self->task[i].loops,
-					      __ATOMIC_RELAXED)))
-			return -ETIME;
-	for (int i = 0; i < nr && !ret; i++)
-		ret = task_pin(self->task[i].pid, mask);
-	return ret;
+	return spinners_run(&self->tasks) ?: spinners_pin(&self->tasks, mask);
 }
 
 /* How many are outside @set now */
 static int outside(FIXTURE_DATA(balance) *self, const cpu_set_t *set)
 {
-	int nr = 0;
-
-	for (int i = 0; i < self->nr; i++)
-		nr += !CPU_ISSET(task_cpu(self->task[i].pid), set);
-	return nr;
+	return self->tasks.nr - spinners_on(&self->tasks, 0, self->tasks.nr, set);
 }
 
 /* On how many different CPUs are they? */
@@ -112,8 +70,8 @@ static int spread(FIXTURE_DATA(balance) *self)
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	for (int i = 0; i < self->nr; i++)
-		CPU_SET(task_cpu(self->task[i].pid), &set);
+	for (int i = 0; i < self->tasks.nr; i++)
+		CPU_SET(task_cpu(self->tasks.task[i].pid), &set);
 	return CPU_COUNT(&set);
 }
 
@@ -128,14 +86,14 @@ static int escapes(FIXTURE_DATA(balance) *self, int rounds)
 {
 	int tasks = CPU_COUNT(&self->home), nr = 0;
 
-	if (tasks > MAX_TASKS)
-		tasks = MAX_TASKS;
+	if (tasks > MAX_SPINNERS)
+		tasks = MAX_SPINNERS;
 	for (int i = 0; i < rounds; i++) {
 		if (queue(self, tasks, self->a0, &self->t.cpus) ||
 		    !WAIT_FOR(spread(self) == tasks))
 			return -1;
 		nr += outside(self, &self->home);
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 	}
 	return nr;
 }
@@ -195,7 +153,7 @@ TEST_F_TIMEOUT(balance, overloaded, 300)
 	REQUIRE_LLCS(&self->t, 2);
 	weight = CPU_COUNT(&self->home);
 	nr = 2 * weight < self->t.nr_cpus ? 2 * weight : self->t.nr_cpus;
-	if (nr > MAX_TASKS)
+	if (nr > MAX_SPINNERS)
 		SKIP(return, "LLC of %d CPUs is too large", weight);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_affine"));
 	ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
@@ -253,7 +211,7 @@ TEST_F_TIMEOUT(balance, affinity_counts, 300)
 	mask = cpuset_or(cpuset_one(self->a0), cpuset_one(b0));
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
 	for (int i = 0; i < 3 && !apart; i++) {
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 		ASSERT_EQ(0, queue(self, 2, self->a0, &mask));
 		apart = WAIT_FOR(spread(self) == 2);
 	}
@@ -289,12 +247,12 @@ TEST_F_TIMEOUT(balance, not_stuck, 300)
  */
 TEST_F_TIMEOUT(balance, only_hinted, 300)
 {
-	unsigned long before[MAX_TASKS];
+	unsigned long before[MAX_SPINNERS];
 	int nr;
 
 	REQUIRE_LLCS(&self->t, 1);
 	nr = CPU_COUNT(&self->home);
-	if (nr > MAX_TASKS)
+	if (nr > MAX_SPINNERS)
 		SKIP(return, "LLC of %d CPUs is too large", nr);
 	/* The test sits in the first LLC, which may be the only one. */
 	if (self->t.nr_llcs == 1)
@@ -303,9 +261,9 @@ TEST_F_TIMEOUT(balance, only_hinted, 300)
 	ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
 	EXPECT_TRUE(WAIT_FOR(spread(self) == nr));
 	for (int i = 0; i < nr; i++)
-		before[i] = self->task[i].loops;
+		before[i] = self->tasks.task[i].loops;
 	for (int i = 0; i < nr; i++) {
-		EXPECT_TRUE(WAIT_FOR(__atomic_load_n(&self->task[i].loops,
+		EXPECT_TRUE(WAIT_FOR(__atomic_load_n(&self->tasks.task[i].loops,
 						     __ATOMIC_RELAXED) !=
 				     before[i]));
 	}
@@ -318,12 +276,12 @@ TEST_F_TIMEOUT(balance, hint_removed, 300)
 
 	REQUIRE_LLCS(&self->t, 2);
 	nr = CPU_COUNT(&self->home);
-	if (nr > MAX_TASKS)
+	if (nr > MAX_SPINNERS)
 		SKIP(return, "LLC of %d CPUs is too large", nr);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "wake_hold"));
 	/* One that could not be balanced for too long leaves with the hint, too. */
 	for (int try = 0; try < 10; try++) {
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 		ASSERT_EQ(0, queue(self, nr, self->a0, &self->t.cpus));
 		ASSERT_TRUE(WAIT_FOR(spread(self) == nr));
 		if (!outside(self, &self->home))

@@ -14,8 +14,6 @@
 #include "../kselftest_harness.h"
 #include "steer_util.h"
 
-#include <errno.h>
-
 #define MAX_TASKS	16
 /* How long it is looked at that nothing moves [ms] */
 #define WATCHED		1500
@@ -25,12 +23,6 @@
  */
 #define TRIES		3
 
-/* A busy loop; in memory that it shares with the test */
-struct spinner {
-	pid_t pid;
-	unsigned long loops;
-};
-
 FIXTURE(numa) {
 	struct topo t;
 	struct trace trace;
@@ -38,8 +30,7 @@ FIXTURE(numa) {
 	char *top;
 	char *cg;
 	char *other;
-	struct spinner *task;
-	int nr;
+	struct spinners tasks;
 	cpu_set_t home;		/* node in which tasks begin */
 	cpu_set_t away;		/* all other CPUs */
 };
@@ -56,18 +47,10 @@ FIXTURE_SETUP(numa)
 	self->other = cg_new(self->top, "other");
 	ASSERT_NE(NULL, self->cg);
 	ASSERT_NE(NULL, self->other);
-	self->task = shared_alloc(MAX_TASKS * sizeof(*self->task));
 	/* The last one: the first has the most other things to do. */
 	self->home = self->t.node[self->t.nr_nodes - 1];
 	self->away = cpuset_minus(self->t.cpus, self->home);
 	ASSERT_EQ(0, task_pin_cpu(0, cpuset_nth(&self->t.cpus, 0)));
-}
-
-static void end_tasks(FIXTURE_DATA(numa) *self)
-{
-	for (int i = 0; i < self->nr; i++)
-		task_kill(self->task[i].pid);
-	self->nr = 0;
 }
 
 FIXTURE_TEARDOWN(numa)
@@ -76,7 +59,7 @@ FIXTURE_TEARDOWN(numa)
 		return;
 	trace_stop(&self->trace);
 	hogs_stop(&self->hogs);
-	end_tasks(self);
+	spinners_stop(&self->tasks);
 	EXPECT_EQ(0, cg_destroy(self->top));
 }
 
@@ -84,27 +67,12 @@ FIXTURE_TEARDOWN(numa)
 static int begin(FIXTURE_DATA(numa) *self, const char *cg, int nr)
 {
 	for (int i = 0; i < nr; i++) {
-		struct spinner *task = &self->task[self->nr];
-		int cpu = cpuset_nth(&self->home, self->nr);
-		pid_t pid;
+		int ret = spinners_add(&self->tasks, cg, cpuset_nth(&self->home, self->tasks.nr));
 
-		task->loops = 0;
-		pid = task_fork(cg);
-		if (pid < 0)
-			return -errno;
-		if (!pid) {
-			if (task_pin_cpu(0, cpu))
-				_exit(1);
-			for (;;)
-				__atomic_add_fetch(&task->loops, 1, __ATOMIC_RELAXED);
-		}
-		/* the page is shared: not for the child to write */
-		task->pid = pid;
-		self->nr++;
-		if (!WAIT_FOR(__atomic_load_n(&task->loops, __ATOMIC_RELAXED)))
-			return -ETIME;
+		if (ret)
+			return ret;
 	}
-	return 0;
+	return spinners_run(&self->tasks);
 }
 
 /*
@@ -113,21 +81,13 @@ static int begin(FIXTURE_DATA(numa) *self, const char *cg, int nr)
  */
 static int release(FIXTURE_DATA(numa) *self)
 {
-	int ret = 0;
-
-	for (int i = 0; i < self->nr && !ret; i++)
-		ret = task_pin(self->task[i].pid, &self->t.cpus);
-	return ret;
+	return spinners_pin(&self->tasks, &self->t.cpus);
 }
 
 /* Of @nr tasks from @first on, how many are away from the home node now? */
 static int gone(FIXTURE_DATA(numa) *self, int first, int nr)
 {
-	int found = 0;
-
-	for (int i = first; i < first + nr; i++)
-		found += CPU_ISSET(task_cpu(self->task[i].pid), &self->away);
-	return found;
+	return spinners_on(&self->tasks, first, nr, &self->away);
 }
 
 /* The same while it is watched: the most that were seen away. */
@@ -155,7 +115,7 @@ TEST_F_TIMEOUT(numa, spread_by_balance, 240)
 	bool stayed = false;
 
 	for (int i = 0; i < TRIES && !stayed; i++) {
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 		ASSERT_EQ(0, begin(self, self->cg, 2));
 		ASSERT_EQ(0, release(self));
 		stayed = !went(self, 0, 2);
@@ -180,7 +140,7 @@ TEST_F_TIMEOUT(numa, together, 240)
 		SKIP(return, "LLC of %d CPUs is too large", nr);
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_affine"));
 	for (int i = 0; i < TRIES && most; i++) {
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 		ASSERT_EQ(0, begin(self, self->cg, nr));
 		ASSERT_EQ(0, release(self));
 		most = went(self, 0, nr);
@@ -222,7 +182,7 @@ TEST_F_TIMEOUT(numa, mixed, 240)
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_affine"));
 	ASSERT_EQ(0, cg_write(self->other, "cpu.hint", "fork_spread"));
 	for (int i = 0; i < TRIES && !stayed; i++) {
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 		ASSERT_EQ(0, begin(self, self->cg, 2));
 		ASSERT_EQ(0, begin(self, self->other, 2));
 		ASSERT_EQ(0, release(self));
@@ -242,7 +202,7 @@ TEST_F_TIMEOUT(numa, only_who_asked, 240)
 
 	ASSERT_EQ(0, cg_write(self->other, "cpu.hint", "fork_spread"));
 	for (int i = 0; i < TRIES && !stayed; i++) {
-		end_tasks(self);
+		spinners_stop(&self->tasks);
 		ASSERT_EQ(0, begin(self, self->cg, 1));
 		ASSERT_EQ(0, begin(self, self->other, 1));
 		ASSERT_EQ(0, release(self));
@@ -261,8 +221,8 @@ TEST_F_TIMEOUT(numa, spread_affinity, 240)
 	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_spread"));
 	ASSERT_EQ(0, begin(self, self->cg, 2));
 	/* only the second one */
-	ASSERT_EQ(0, task_pin(self->task[0].pid, &self->home));
-	ASSERT_EQ(0, task_pin(self->task[1].pid, &self->t.cpus));
+	ASSERT_EQ(0, task_pin(self->tasks.task[0].pid, &self->home));
+	ASSERT_EQ(0, task_pin(self->tasks.task[1].pid, &self->t.cpus));
 	EXPECT_TRUE(WAIT_FOR(gone(self, 1, 1) == 1));
 	EXPECT_EQ(0, gone(self, 0, 1));
 }

@@ -757,6 +757,71 @@ void hogs_stop(struct hogs *h)
 	h->nr = 0;
 }
 
+/* --------------------------------------------------------------- spinners */
+
+/* One more, on @cpu until it is pinned anew. */
+int spinners_add(struct spinners *s, const char *cg, int cpu)
+{
+	struct spinner *task;
+	pid_t pid;
+
+	if (s->nr == MAX_SPINNERS)
+		return -ENOSPC;
+	if (!s->task)
+		s->task = shared_alloc(MAX_SPINNERS * sizeof(*s->task));
+	task = &s->task[s->nr];
+	task->loops = 0;
+	pid = task_fork(cg);
+	if (pid < 0)
+		return -errno;
+	if (!pid) {
+		if (task_pin_cpu(0, cpu))
+			_exit(1);
+		for (;;)
+			__atomic_add_fetch(&task->loops, 1, __ATOMIC_RELAXED);
+	}
+	/* the page is shared: not for the child to write */
+	task->pid = pid;
+	s->nr++;
+	return 0;
+}
+
+/* Returns when each of them has really run. */
+int spinners_run(struct spinners *s)
+{
+	for (int i = 0; i < s->nr; i++)
+		if (!WAIT_FOR(LOAD(s->task[i].loops)))
+			return stuck("spinner", s->task[i].pid);
+	return 0;
+}
+
+/* From now on all of them may run on @cpus. */
+int spinners_pin(struct spinners *s, const cpu_set_t *cpus)
+{
+	int ret = 0;
+
+	for (int i = 0; i < s->nr && !ret; i++)
+		ret = task_pin(s->task[i].pid, cpus);
+	return ret;
+}
+
+/* Of @nr of them from @first on, how many are on @cpus now? */
+int spinners_on(const struct spinners *s, int first, int nr, const cpu_set_t *cpus)
+{
+	int found = 0;
+
+	for (int i = first; i < first + nr; i++)
+		found += CPU_ISSET(task_cpu(s->task[i].pid), cpus);
+	return found;
+}
+
+void spinners_stop(struct spinners *s)
+{
+	for (int i = 0; i < s->nr; i++)
+		task_kill(s->task[i].pid);
+	s->nr = 0;
+}
+
 /* ----------------------------------------------------------------- wakees */
 
 static void wakee_loop(struct wakee_page *page)

@@ -149,6 +149,24 @@ int hogs_pause(struct hogs *h);
 bool hogs_get_on(const struct hogs *h, long ms);
 void hogs_stop(struct hogs *h);
 
+/* Busy loops that run at once, and that the test pins anew: where they go is the test. */
+#define MAX_SPINNERS	64
+struct spinner {
+	pid_t pid;
+	unsigned long loops;
+};
+
+struct spinners {
+	int nr;
+	struct spinner *task;
+};
+
+int spinners_add(struct spinners *s, const char *cg, int cpu);
+int spinners_run(struct spinners *s);
+int spinners_pin(struct spinners *s, const cpu_set_t *cpus);
+int spinners_on(const struct spinners *s, int first, int nr, const cpu_set_t *cpus);
+void spinners_stop(struct spinners *s);
+
 /*
  * A task that sleeps on a futex, and for each wakeup says where it ran. The
  * caller is the waker, so that the waking CPU is the caller's. A futex and not
