@@ -21,10 +21,11 @@ from results import Results, Row, TopologyView, gain, row_of, with_oracle
 from suite import HINT, ORACLE, OURS, PROFILE, SEED, TODAY, Figure, Suite, load_suite
 
 # Suites in the order of the page, and what each is about.
-SUITES = {"hint": "cpu.hint", "numa": "cpu.hint between nodes", "gang": "cpu.gang", "headroom": "cpu.headroom", "overhead": "instructions added"}
+SUITES = {"hint": "cpu.hint", "numa": "cpu.hint between nodes", "gang": "cpu.gang", "headroom": "cpu.headroom",
+          "overhead": "instructions added"}
 # The picture on the front page: of the first of these benchmarks that was measured on a machine.
-FRONT = {"hint": ("schbench",), "numa": ("stream",), "gang": ("barrier", "barrier-hogs"), "headroom": ("requests", "step"),
-         "overhead": ("wakeup-llc",)}
+FRONT = {"hint": ("schbench",), "numa": ("stream",), "gang": ("barrier", "barrier-hogs"),
+         "headroom": ("requests", "step"), "overhead": ("wakeup-llc",)}
 # With fewer samples nobody can tell whether one of them decides.
 FEWEST = 3
 # Metrics that tables leave out, as they are wide, and that a user sees all the same.

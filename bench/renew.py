@@ -310,7 +310,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown := [name for name in names if name not in known]:
         raise Fail(f"ONLY={unknown[0]} is no item of {run.shown(arguments.file)}; there are: {', '.join(known)}")
     mechanism, lanes = provenance.mechanism(), os.cpu_count() or 1
-    minutes = {item.name: minutes_of(item, read_published(pages)) for item in the_plan.items}
+    published = read_published(pages)
+    minutes = {item.name: minutes_of(item, published) for item in the_plan.items}
     ready = [item.name for item in the_plan.items if measured(item, mechanism)]
     report(the_plan, minutes, ready, lanes)
     if arguments.plan:

@@ -108,7 +108,6 @@ SETTLED = ("wakeup-llc", "wakeup-free", "wakeup-apart")
 MOVING = "wakeup-relay"
 
 
-
 def adds(configs: Iterable[str], allowed: float) -> Figure:
     """Whether none of these configurations adds more percent of the instructions of a wakeup."""
     names = tuple(configs)
