@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import release_version
 from common import ROOT, Fail, capture, run_logged, run_main
 
 sys.path.insert(0, str(ROOT / "vm"))
@@ -61,16 +62,9 @@ def environment(cgo: bool = False) -> dict[str, str]:
         "CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath", "GOTOOLCHAIN": "local"}
 
 
-def version() -> str:
-    """That of the whole project, which cgctl has."""
-    found = re.search(r'^version = "(.+)"', (ROOT / "tools/cgctl/Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found
-    return found[1]
-
-
 def build(out: Path = PROGRAM, source: Path = SOURCE) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
-    run_logged([go(), "build", "-ldflags", f"-s -w -buildid= -X main.version={version()}", "-o", out, "."],
+    run_logged([go(), "build", "-ldflags", f"-s -w -buildid= -X main.version={release_version.of_source()}", "-o", out, "."],
                ROOT / "build/nri.log", "building cgroup-steer-nri", cwd=source, env=environment())
     return out
 

@@ -6,6 +6,7 @@ import unittest
 
 import context  # noqa: F401
 import nri
+import release_version
 from ktap import FAILED, PASSED, SKIPPED
 
 
@@ -36,7 +37,7 @@ class Results(unittest.TestCase):
 class Versions(unittest.TestCase):
     def test_of_the_project(self) -> None:
         self.assertGreaterEqual(nri.minimum_go(), (1, 24))
-        self.assertRegex(nri.version(), r"^\d+\.\d+\.\d+$")
+        self.assertRegex(release_version.of_source(), r"^\d+\.\d+\.\d+$")
 
 
 if __name__ == "__main__":
