@@ -12,7 +12,6 @@ import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
-import subprocess
 import sys
 import time
 import traceback
@@ -47,6 +46,7 @@ import debian_machine  # noqa: E402
 import initramfs  # noqa: E402
 import lab  # noqa: E402
 import programs  # noqa: E402
+import provenance  # noqa: E402
 import regression  # noqa: E402
 import run  # noqa: E402
 import selfcheck  # noqa: E402
@@ -416,10 +416,8 @@ def not_run(steps: Sequence[Step], results: Sequence[Test]) -> list[str]:
 
 def write_report(results: Sequence[Test]) -> None:
     """What scripts/release.py puts into a release: of which commit, how many, and what did not pass."""
-    head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run(["git", "-C", str(ROOT), "status", "--porcelain"], capture_output=True, text=True, check=False)
-    commit = f"{head.stdout.strip() or 'unknown'}{' with changes' if changed.stdout else ''}"
-    lines = ["make check", f"commit {commit}", counted(summary(results)), *(f"  {line}" for line in remarks(list(results)))]
+    lines = ["make check", f"commit {provenance.revision() or 'unknown'}", counted(summary(results)),
+             *(f"  {line}" for line in remarks(list(results)))]
     (LOGS / "report.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -25,13 +25,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parent / "guest"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "bench"))  # which has a module "run", too
 
 import deb  # noqa: E402
 import debian_disk  # noqa: E402
 import ktap  # noqa: E402
+import provenance  # noqa: E402
 import release_version  # noqa: E402
 import repo  # noqa: E402
-from common import ROOT, Fail, Target, capture, run_main  # noqa: E402
+from common import ROOT, Fail, Target, run_main  # noqa: E402
 from debian_disk import Machine, Served  # noqa: E402
 from ktap import FAILED, PASSED, Test  # noqa: E402
 from page_examples import examples  # noqa: E402
@@ -258,8 +260,7 @@ def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test
 def write_result(path: Path, release: str, builds: Sequence[Build], tests: list[Test],
                  seconds: float) -> None:
     counts = ktap.counted(ktap.summary(tests))
-    commit = capture(["git", "-C", ROOT, "rev-parse", "HEAD"]).strip()
-    lines = ["make install-test", f"commit {commit}",
+    lines = ["make install-test", f"commit {provenance.revision() or 'unknown'}",
              f"Debian {release}: {builds[0].release}, then {builds[1].release}",
              f"{time.strftime('%Y-%m-%d', time.gmtime())}, {counts}, {seconds / 60:.0f} minutes", "",
              *(f"{test.status:8}{test.name}{': ' if test.detail else ''}{test.detail}" for test in tests)]

@@ -92,6 +92,11 @@ class Report(unittest.TestCase):
         self.assertIn("NOT TESTED", text)
         self.assertIn("for other packages than these", text)
 
+    def test_of_files_that_are_not_committed(self) -> None:
+        check = self.file("report.txt", "commit abc-dirty\n12 passed, 0 failed, 0 skipped\n")
+        self.assertEqual(release.test_report("abc", check, [])[1],
+                         ["make check was not run as a whole on this commit"])
+
     def test_failed(self) -> None:
         check = self.file("report.txt", "commit abc\n12 passed, 1 failed, 0 skipped\n")
         self.assertEqual(release.test_report("abc", check, [])[1], ["make check failed"])
