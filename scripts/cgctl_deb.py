@@ -110,7 +110,8 @@ def test() -> list[Test]:
         tests.append(Test(f"deb: {name}", PASSED if (root / name).is_file() else FAILED))
     tests += manual_pages(root)
     done = subprocess.run([root / "usr/bin/cgctl", "--version"], capture_output=True, text=True, check=False)
-    tests.append(Test("deb: the program runs", PASSED if done.stdout == f"cgctl {release_version.of_source()}\n" else FAILED, done.stderr))
+    runs = done.stdout == f"cgctl {release_version.of_source()}\n"
+    tests.append(Test("deb: the program runs", PASSED if runs else FAILED, done.stderr))
     if shutil.which("bash"):
         script = f". {root}/usr/share/bash-completion/completions/cgctl && complete -p cgctl"
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)

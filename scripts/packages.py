@@ -51,9 +51,8 @@ class Apt:
             (work / name).mkdir(parents=True, exist_ok=True)
         status = "".join(INSTALLED.format(name=name, arch=arch) for name in installed)
         (work / "status").write_text(status, encoding="utf-8")
-        (work / "etc/x.sources").write_text(
-            repo.sources(repository if isinstance(repository, str) else f"file:{repository}").replace(f"/etc/apt/keyrings/{repo.KEY_FILE}", str(signed_by)),
-            encoding="utf-8")
+        uri = repository if isinstance(repository, str) else f"file:{repository}"
+        (work / "etc/x.sources").write_text(repo.sources(uri, signed_by), encoding="utf-8")
 
     def __call__(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         options = [f"-o={name}={value}" for name, value in {

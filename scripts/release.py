@@ -153,9 +153,9 @@ def make(target: Target, environ: Mapping[str, str]) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     key = repo.key(environ)
-    for package in repo.collect(target, environ):
+    _, packages = repo.make(target, environ)
+    for package in packages:
         shutil.copyfile(package, out / package.name)
-    repo.make(target, environ)
     shutil.copyfile(release_version.CHANGELOG, out / "changelog")
     replace_file(out / "test-report.txt", report.encode())
     for walk in sorted((target.build / target.arch / "install-test").glob("transcript-*.txt")):

@@ -39,7 +39,7 @@ Types: deb
 URIs: {uri}
 Suites: {suite}
 Components: main
-Signed-By: /etc/apt/keyrings/{name}.asc
+Signed-By: {key}
 """
 
 
@@ -154,8 +154,9 @@ def publish(repository: Path, signing: Key) -> None:
         subprocess.run(["gpgconf", "--homedir", signing.home, "--kill", "gpg-agent"], check=False)
 
 
-def sources(uri: str) -> str:
-    return SOURCES.format(name=NAME, uri=uri, suite=SUITE)
+def sources(uri: str, key_file: str | Path = f"/etc/apt/keyrings/{KEY_FILE}") -> str:
+    """What tells apt of the repository; it is signed by the key in a file of the machine."""
+    return SOURCES.format(name=NAME, uri=uri, suite=SUITE, key=key_file)
 
 
 def built(target: Target, flavours: Sequence[str]) -> list[Path]:
@@ -177,21 +178,23 @@ def directory(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("REPO") or ROOT / "build/repo").resolve()
 
 
-def make(target: Target, environ: Mapping[str, str]) -> Path:
+def make(target: Target, environ: Mapping[str, str]) -> tuple[Path, list[Path]]:
+    """Returns the repository, and the packages of this version that are in it now."""
     if not shutil.which("apt-ftparchive"):
         raise Fail("apt-ftparchive is missing; run: scripts/setup repo")
     repository, signing = directory(environ), key(environ)
     repository.mkdir(parents=True, exist_ok=True)
     with locked(ROOT / "build/repo.lock"):
-        for name in add(collect(target, environ), repository):
+        packages = collect(target, environ)
+        for name in add(packages, repository):
             print(f"  added {name}", flush=True)
         publish(repository, signing)
         replace_file(repository / SOURCES_FILE, sources("https://EXAMPLE.ORG/cgroup-steer").encode())
-    return repository
+    return repository, packages
 
 
 def main() -> None:
-    repository = make(Target.from_environment(), os.environ)
+    repository, _ = make(Target.from_environment(), os.environ)
     size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
     print(f"  repository: {repository} ({size / 1e6:.0f} MB). packaging/README.md says how machines use it.")
 

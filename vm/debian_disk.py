@@ -57,6 +57,7 @@ FILES = {
     # As Debian's own images for clouds have it.
     "etc/default/grub.d/10_console.cfg": 'GRUB_CMDLINE_LINUX="console=tty0 console=ttyS0,115200"\nGRUB_TIMEOUT=2\n',
     "etc/systemd/system/steer-agent.service": AGENT_UNIT,
+    "opt/steer/agent.py": (ROOT / "vm/guest/agent.py").read_text(encoding="utf-8"),
 }
 WANTS = "etc/systemd/system/multi-user.target.wants"
 LINKS = {
@@ -218,8 +219,7 @@ def file_system(archive: Path, disk: Path, work: Path) -> None:
     """A disk with one partition, made of a tar archive and of FILES."""
     stage = work / "files"
     shutil.rmtree(stage, ignore_errors=True)
-    agent = (ROOT / "vm/guest/agent.py").read_text(encoding="utf-8")
-    for name, content in {**FILES, "opt/steer/agent.py": agent}.items():
+    for name, content in FILES.items():
         (stage / name).parent.mkdir(parents=True, exist_ok=True)
         (stage / name).write_text(content, encoding="utf-8")
     for name, to in LINKS.items():
@@ -254,8 +254,7 @@ def build(target: Target, release: str) -> Path:
         raise Fail(f"{', '.join(missing)} is missing; run: scripts/setup image")
     work = target.build / target.arch / "debian" / release
     disk, stamp = work / "disk.raw", work / "stamp"
-    agent = (ROOT / "vm/guest/agent.py").read_text(encoding="utf-8")
-    state = hashlib.sha256(json.dumps([PACKAGES, FILES, LINKS, SIZE, agent]).encode())
+    state = hashlib.sha256(json.dumps([PACKAGES, FILES, LINKS, SIZE]).encode())
     with locked(work / "lock"):
         if disk.is_file() and stamp.is_file() and stamp.read_text() == state.hexdigest():
             return disk
