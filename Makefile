@@ -28,7 +28,7 @@ vm: setup-vm ## a shell in a machine with the built kernel (APPEND= more kernel 
 tree: setup-kernel ## the kernel source with hooks and overlay, in build/
 	@$(PYTHON) scripts/tree.py
 
-kernel: setup-kernel ## build the kernel (VARIANT=base|debug|jump|rt|tickless|off; lab with ARCH=arm64)
+kernel: setup-kernel ## build the kernel (VARIANT=base|debug|jump|rt|tickless|off; lab|lab-ancestors with ARCH=arm64)
 	@$(PYTHON) scripts/kbuild.py --variant $(or $(VARIANT),base)
 
 selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|quad|nosmt|single|up, VARIANT=debug|jump|rt|tickless, APPEND=)

@@ -35,10 +35,10 @@ import host  # noqa: E402
 import picture  # noqa: E402
 import provenance  # noqa: E402
 import table  # noqa: E402
-from common import Fail, Progress, Target, capture, run_main  # noqa: E402
+from common import ANCESTORS, Fail, Progress, Target, capture, run_main  # noqa: E402
 from parsers import Unreadable  # noqa: E402
 from results import Failure, Key, Results, row_of, save, with_oracle  # noqa: E402
-from suite import (FULL, HOST, QUICK, Case, Chunk, Outcome, Reader, Selection, Suite, estimate,  # noqa: E402
+from suite import (FULL, HOST, QUICK, SEED, Case, Chunk, Outcome, Reader, Selection, Suite, estimate,  # noqa: E402
                    known_suites, load_suite, plan, script)
 
 OUT = ROOT / "build/bench"
@@ -74,7 +74,14 @@ def seed_of(sample: int) -> int:
     return 1 + sample
 
 
-def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Runner:
+def lab_variant(suite: Suite, chunks: Sequence[Chunk]) -> str:
+    """The lab's kernel for a run. Rules of ancestors are in one of their own only; what is compared with them is
+    measured on that one as well."""
+    compares = any(suite.configuration(case.config).kind == SEED for chunk in chunks for case in chunk.cases)
+    return f"lab-{ANCESTORS}" if compares else "lab"
+
+
+def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = (), variant: str = "lab") -> Runner:
     """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end.
 
     `costs` are changes of what its machines cost, as key=value; they are looked at before anything is run. What is
@@ -92,6 +99,8 @@ def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = ()) -> Run
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
                    on_line: Callable[[str], None], sample: int) -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
+        if variant != "lab":
+            arguments["variant"] = variant
         result: RunResult = lab.run_script(lab.machine_of(topology, costs, seed=seed_of(sample)), script, programs,
                                            extra=extra, timeout=timeout, **arguments)
         if not streams:
@@ -445,7 +454,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         programs = sorted({name for bench in suite.benches for name in bench.programs})
         runner = host.HostRunner(build_own_programs(programs, arguments.out / "programs"))
     elif not runner:
-        runner = lab_runner([layout.name for layout in selection.layouts(suite)], arguments.cost)
+        runner = lab_runner([layout.name for layout in selection.layouts(suite)], arguments.cost,
+                            lab_variant(suite, chunks))
     what = f"machines, about {estimate(chunks) / 60:.0f} minutes" if arguments.where == "lab" else "scripts"
     print(f"  suite {suite.name}: {sum(len(chunk.cases) for chunk in chunks)} runs in {len(chunks)} {what}", flush=True)
     run = Run(suite, selection, runner, arguments.out / f"{suite.name}.json", command=make_command(arguments),

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Apply the hooks without fuzz, and hold them to what makes them cheap to carry to the next kernel.
 
-Hooks are the only lines of ours in existing kernel files: few, single statements, without conditionals.
+Hooks are the only lines of ours in existing kernel files: few, single statements, without conditionals. The rules of
+the ancestors, which only a kernel for comparison has, have no budget; they have to apply as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import tree
-from common import ROOT, Fail, Target, run_main
+from common import ANCESTORS, ROOT, Fail, Target, run_main
 
 BUDGET = 100  # added lines over all hooks, blank ones and comments included
 CONDITIONAL = re.compile(r"^\+\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b")
@@ -82,6 +83,11 @@ def main() -> None:
     if size.problems:
         raise Fail("\n  ".join(["the hooks break a rule:", *size.problems]))
     print(f"  {len(reports)} hooks apply to linux-source {version} without fuzz")
+    ancestors = tree.apply_ancestors(target)
+    for report in ancestors:
+        for line in report.offsets:
+            print(f"  moved: {ANCESTORS}/{report.name}: {line}")
+    print(f"  {len(ancestors)} patches with rules of ancestors apply on top of them")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_KVER = "6.12"
+# Kernels of this ending have the rules of their ancestors besides: hooks/KVER/ancestors.
+ANCESTORS = "ancestors"
 ARCHES = ("x86_64", "arm64")
 QUIET_INTERVAL = 20.0  # seconds between progress lines when the output is not a terminal
 
@@ -59,11 +61,20 @@ class Target:
         return self.build / "tree"
 
     @property
+    def ancestors(self) -> Path:
+        """Where what is built with the rules of the ancestors is. It is laid out as what is built without them, so that
+        ccache knows again what both have in common."""
+        return self.build / ANCESTORS
+
+    def source(self, variant: str) -> Path:
+        return (self.ancestors if variant.endswith(f"-{ANCESTORS}") else self.build) / "tree"
+
+    @property
     def pristine(self) -> Path:
         return self.build / "pristine"
 
     def out(self, variant: str) -> Path:
-        return self.build / self.arch / variant
+        return self.source(variant).parent / self.arch / variant
 
     @property
     def cross_compile(self) -> str:

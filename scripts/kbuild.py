@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tree
-from common import ROOT, Fail, Target, capture, locked, replace_file, run_logged, run_main
+from common import ANCESTORS, ROOT, Fail, Target, capture, locked, replace_file, run_logged, run_main
 
 # Variant -> fragments on top of base and the architecture's; each may have one more for an architecture.
 VARIANTS: dict[str, tuple[str, ...]] = {
@@ -28,6 +28,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "jump": ("lockdep", "jump-label", "kunit-builtin"),
     # The lab's machine, and the same with our code compiled out and without it.
     "lab": ("jump-label", "lab"), "lab-off": ("off", "jump-label", "lab"), "lab-pristine": ("jump-label", "lab"),
+    # The lab's machine with the rules that ours are compared with.
+    f"lab-{ANCESTORS}": ("jump-label", "lab"),
     # Objects only, to be compared.
     "on": ("jump-label",), "off": ("off", "jump-label"), "pristine": ("jump-label",)}
 PRISTINE = {"pristine", "lab-pristine"}  # built from the source without us
@@ -83,7 +85,7 @@ def environment() -> dict[str, str]:
 
 
 def make_command(target: Target, variant: str) -> list[str]:
-    source = target.pristine if variant in PRISTINE else target.tree
+    source = target.pristine if variant in PRISTINE else target.source(variant)
     return ["make", "-C", str(source), f"O={target.out(variant)}", f"ARCH={target.arch}",
             f"CROSS_COMPILE={target.cross_compile}", f"CC=ccache {target.cross_compile}gcc",
             f"-j{os.cpu_count() or 1}"]
@@ -91,6 +93,14 @@ def make_command(target: Target, variant: str) -> list[str]:
 
 def log_path(target: Target, variant: str) -> Path:
     return target.build / target.arch / f"{variant}.log"
+
+
+def prepare(target: Target, variant: str) -> None:
+    """Bring the source that a variant is built from up to date."""
+    if variant.endswith(f"-{ANCESTORS}"):
+        tree.prepare_ancestors(target)
+    else:
+        tree.prepare(target)
 
 
 def configure(target: Target, variant: str) -> None:
@@ -106,7 +116,8 @@ def configure(target: Target, variant: str) -> None:
     for name, text in fragments:
         state.update(f"{name}\n{text}".encode())
     for path in sorted([*ROOT.glob(f"hooks/{target.kver}/*"), *ROOT.glob("kernel/**/Kconfig*")]):
-        state.update(path.read_bytes())
+        if path.is_file():
+            state.update(path.read_bytes())
     state.update((target.build / "pristine.version").read_bytes())
     state.update(capture([f"{target.cross_compile}gcc", "--version"]).encode())
     stamp = out / "steer-config.stamp"
@@ -139,7 +150,7 @@ def build(target: Target, variant: str, goals: Sequence[str] = ()) -> Path:
     if not shutil.which("ccache") or not shutil.which(f"{target.cross_compile}gcc"):
         raise Fail(f"ccache or {target.cross_compile}gcc is missing; run: ARCH={target.arch} scripts/setup kernel")
     with locked(target.build / "lock"):
-        tree.prepare(target)
+        prepare(target, variant)
         configure(target, variant)
         run_logged([*make_command(target, variant), *(goals or [image(target, variant).name])],
                    log_path(target, variant), f"building {target.arch} {variant}", env=environment())
@@ -157,7 +168,7 @@ def main() -> None:
     if arguments.print_make:
         print(shlex.join(make_command(target, arguments.variant)))
     elif arguments.configure_only:
-        tree.prepare(target)
+        prepare(target, arguments.variant)
         configure(target, arguments.variant)
     else:
         print(f"  kernel: {build(target, arguments.variant, arguments.goals).relative_to(ROOT)}")

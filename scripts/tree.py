@@ -5,6 +5,8 @@
 build/<KVER>/pristine is unpacked once for each version of the Debian package and never modified. The tree is a
 hard-linked copy of it in which only the files that hooks or overlay own are replaced, each by rename. A file keeps
 its time stamp while its content stays the same, so kernel builds are incremental.
+
+build/<KVER>/ancestors/tree is the same with hooks/<KVER>/ancestors applied on top: rules that ours are compared with.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common import ROOT, Fail, Progress, Target, capture, replace_file, run_main
+from common import ANCESTORS, ROOT, Fail, Progress, Target, capture, replace_file, run_main
 
 # Directory in the repository -> directory in the kernel tree.
 OVERLAY = {"kernel": "kernel", "include": "include", "Documentation": "Documentation",
@@ -169,6 +171,24 @@ def write_changes(tree: Path, pristine: Path, desired: dict[str, bytes], managed
     return changed
 
 
+def lay(target: Target, tree: Path, desired: dict[str, bytes]) -> int:
+    """Make `tree` a copy of pristine with these files in place of its own; returns how many of them changed."""
+    manifest = tree.with_suffix(".json")
+    if not tree.is_dir():
+        copy = tree.with_suffix(".new")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(copy, ignore_errors=True)
+        subprocess.run(["cp", "-al", str(target.pristine), str(copy)], check=True)
+        copy.rename(tree)
+        manifest.unlink(missing_ok=True)
+    managed = set(json.loads(manifest.read_text())) if manifest.is_file() else set()
+    # Recorded before anything is written: an interrupted run may leave fewer files than listed, never more.
+    manifest.write_text(json.dumps(sorted(managed | desired.keys())))
+    changed = write_changes(tree, target.pristine, desired, managed)
+    manifest.write_text(json.dumps(sorted(desired)))
+    return changed
+
+
 def prepare(target: Target) -> list[HookReport]:
     """Bring pristine and tree up to date with the Debian package, the hooks and the overlay."""
     version = package_version(target.kver)
@@ -182,20 +202,29 @@ def prepare(target: Target) -> list[HookReport]:
             raise Fail(f"{path.relative_to(ROOT)}: linux-source {version} has this file already; "
                        f"change it with a hook in hooks/{target.kver} instead of covering it")
         desired[name] = path.read_bytes()
-    if not target.tree.is_dir():
-        copy = target.build / "tree.new"
-        shutil.rmtree(copy, ignore_errors=True)
-        subprocess.run(["cp", "-al", str(target.pristine), str(copy)], check=True)
-        copy.rename(target.tree)
-        (target.build / "tree.json").unlink(missing_ok=True)
-    manifest = target.build / "tree.json"
-    managed = set(json.loads(manifest.read_text())) if manifest.is_file() else set()
-    # Recorded before anything is written: an interrupted run may leave fewer files than listed, never more.
-    manifest.write_text(json.dumps(sorted(managed | desired.keys())))
-    changed = write_changes(target.tree, target.pristine, desired, managed)
-    manifest.write_text(json.dumps(sorted(desired)))
-    if changed:
+    if changed := lay(target, target.tree, desired):
         print(f"  tree: {changed} files updated ({len(reports)} hooks on linux-source {version})", flush=True)
+    return reports
+
+
+def apply_ancestors(target: Target) -> list[HookReport]:
+    """Apply the rules of the ancestors to the tree, which is up to date, in ancestors/hooked. A kernel version need not
+    have them: configurations of benchmarks that need them are then skipped."""
+    hooks = ROOT / "hooks" / target.kver / ANCESTORS
+    if not hooks.is_dir():
+        return []
+    return apply_hooks(hooks, target.tree, target.ancestors / "hooked", package_version(target.kver))
+
+
+def prepare_ancestors(target: Target) -> list[HookReport]:
+    """Bring both trees up to date."""
+    prepare(target)
+    reports = apply_ancestors(target)
+    # As it is in the tree, which prepare() has just written.
+    desired = {name: (target.tree / name).read_bytes() for name in json.loads((target.build / "tree.json").read_text())}
+    desired |= {name: (target.ancestors / "hooked" / name).read_bytes() for report in reports for name in report.files}
+    if changed := lay(target, target.ancestors / "tree", desired):
+        print(f"  tree: {changed} files updated with the rules of the ancestors ({len(reports)} patches)", flush=True)
     return reports
 
 

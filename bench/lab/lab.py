@@ -306,24 +306,25 @@ def lab_target() -> Target:
     return Target(Target.from_environment({**os.environ, "ARCH": "arm64"}).kver, "arm64")
 
 
-def kernel_image(target: Target) -> Path:
+def kernel_image(target: Target, variant: str = "lab") -> Path:
     """This tree's kernel, built; KERNEL= in the environment names another."""
-    return Path(given) if (given := os.environ.get("KERNEL")) else kbuild.build(target, "lab")
+    return Path(given) if (given := os.environ.get("KERNEL")) else kbuild.build(target, variant)
 
 
 def run_script(topology: str | Machine, script: str, programs: Sequence[str], *,
                extra: Mapping[str, Path] | None = None, kernel: Path | None = None, append: str = "",
                timeout: int = 600, what: str = "", on_line: Callable[[str], None] | None = None,
-               functions: Path | None = None, mode: str = "script") -> LabResult:
+               functions: Path | None = None, mode: str = "script", variant: str = "lab") -> LabResult:
     """Run a shell script as root on the modelled machine and return what came of it.
 
     `timeout` is in seconds of the host. `programs` are Debian's (rootfs.PROGRAMS) and ours, by name. The cache model
-    is on while the script runs; it may switch it with lab-mark. KERNEL= in the environment names another kernel.
+    is on while the script runs; it may switch it with lab-mark. `variant` is the kernel's, if `kernel` names none;
+    KERNEL= in the environment names another one.
     """
     target = lab_target()
     machine = topology if isinstance(topology, Machine) else machine_of(topology)
     version = qemu_version()
-    kernel = kernel or kernel_image(target)
+    kernel = kernel or kernel_image(target, variant)
     if not kernel.is_file():
         raise Fail(f"KERNEL={kernel}: there is no such file; it names a kernel image to use instead of this tree's")
     root = image(target, programs, extra or {})

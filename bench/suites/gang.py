@@ -16,7 +16,7 @@ import parsers
 from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, QUICK, SEED, TODAY, Bench, Configuration, Figure, Layout,
                    Metric, Setting, Suite, Switch, Verdict, View, cpu_list)
 
-VARIANT = "/sys/kernel/debug/sched/steer_gang_variant"
+VARIANT = "/sys/kernel/debug/sched/ancestor_gang"
 # The slices of EEVDF with 8 CPUs and more, and long ones, in ns.
 SLICE_NS, LONG_SLICE_NS = 3_000_000, 24_000_000
 SLICE = "/sys/kernel/debug/sched/base_slice_ns"

@@ -15,7 +15,7 @@ from suite import (BASELINE, FULL, HIGHER, HINT, HOST, LOWER, PINNED, PROFILE, Q
                    Figure, Metric, Suite, Switch, Verdict, View)
 
 # Where the kernel offers seed 1's own way of trusting "has idle cores".
-SEED1_SWITCH = Switch("/sys/kernel/debug/sched/steer_seed1", on="1", off="0")
+SEED1_SWITCH = Switch("/sys/kernel/debug/sched/ancestor_wake", on="1", off="0")
 
 # Millions of instructions in a second of the lab's time: of a thread alone on its core, and of one of two. By these the
 # amounts of work are chosen; the costs that the lab computes with are in bench/lab/costs.toml.
@@ -143,7 +143,7 @@ CONFIGURATIONS = (
     Configuration("fork_spread", HINT, "Fork hints", "fork_spread"),
     Configuration("wake_affine", HINT, "Wakeup hints", "wake_affine"),
     Configuration("wake_hold", HINT, "Wakeup hints", "wake_hold"),
-    Configuration("seed1", SEED, "Wakeup hints", "wake_affine", switches=(SEED1_SWITCH,)),
+    Configuration("seed1", SEED, "Wakeup hints", "wake_affine", switches=(SEED1_SWITCH,), needs=(SEED1_SWITCH.path,)),
     Configuration("fork_affine+wake_affine", HINT, "Combinations of hints", "fork_affine wake_affine"),
     Configuration("fork_spread+wake_hold", HINT, "Combinations of hints", "fork_spread wake_hold"),
     # It fills up cores, and so gives something away on purpose, as profiles do.

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import parsers
-from suite import (BASELINE, FULL, HIGHER, HINT, HOST, PINNED, QUICK, TODAY, Bench, Configuration, Figure, Layout,
-                   Metric, Setting, Suite, Switch, Verdict, View)
+from suite import (BASELINE, FULL, HIGHER, HINT, HOST, PINNED, QUICK, SEED, TODAY, Bench, Configuration, Figure,
+                   Layout, Metric, Setting, Suite, Switch, Verdict, View)
 from suites.hint import STREAM as HINT_STREAM
 from suites.hint import TBENCH as HINT_TBENCH
 from suites.hint import Judge, busy
@@ -103,11 +103,21 @@ BALANCING = (Switch(f"{NUMAB}/scan_delay_ms", on="1", off="1000"),
              Switch(f"{NUMAB}/scan_period_min_ms", on="10", off="1000"),
              Switch("/proc/sys/kernel/numa_balancing", on="1", off="0"))
 
+# The rules that the third seed was measured against, and with; only the kernel with the ancestors' rules has them.
+RULE = "/sys/kernel/debug/sched/ancestor_numa"
+
+
+def ancestor(name: str, rule: int) -> Configuration:
+    return Configuration(name, SEED, "Rules of ancestors", switches=(Switch(RULE, str(rule), "0"),), needs=(RULE,))
+
+
 WISHES = (Setting("stream", "cpu.hint", "fork_spread wake_hold"),
           Setting("pairs", "cpu.hint", "fork_affine wake_affine"))
 
 CONFIGURATIONS = (
     Configuration("none", BASELINE),
+    ancestor("before-5.18", 1),
+    ancestor("mailing", 2),
     Configuration("fork_spread", HINT, "Fork words", "fork_spread"),
     Configuration("fork_affine", HINT, "Fork words", "fork_affine"),
     Configuration("fork_spread+wake_hold", HINT, "Fork and wake words", "fork_spread wake_hold"),
@@ -155,6 +165,20 @@ def of_best_pinning(bench: Bench, config: str, least: float) -> Judge:
     return judge
 
 
+def of_older_rule(bench: Bench, least: float) -> Judge:
+    """Reached if the mailing's rule gains so much percent on the rule before, with a thread for each LLC."""
+    metric = bench.metrics[0].name
+
+    def judge(view: View, machine: Mapping[str, Any]) -> Verdict:
+        load = len(machine["llcs"])
+        before, after = (view.value(bench.name, name, load, metric) for name in ("before-5.18", "mailing"))
+        if not before or after is None:
+            return Verdict(None, "not measured")
+        percent = 100 * (after - before) / before
+        return Verdict(percent >= least, f"{percent:+.1f} %", f"at {load}")
+    return judge
+
+
 def of_half(metric: str, alone: str, least: float) -> Judge:
     """Reached if a group beside the other one has so much percent of what it has alone on half of the machine."""
     def judge(view: View, machine: Mapping[str, Any]) -> Verdict:
@@ -172,6 +196,10 @@ def of_half(metric: str, alone: str, least: float) -> Judge:
 
 
 FIGURES = (
+    # Half of what the mailing measured.
+    Figure("STREAM, a thread for each LLC, the mailing's rule against the one before 5.18", "+181 … +285 %", "+90 %",
+           of_older_rule(STREAM, 90.0), split_only=True),
+    Figure("threads with a cache each, likewise", "+10 … +16 %", "+5 %", of_older_rule(CACHED, 5.0), split_only=True),
     Figure("STREAM, 2-32 threads, fork_spread+wake_hold, of the best pinning", "", "95 %",
            of_best_pinning(STREAM, "fork_spread+wake_hold", 95.0)),
     Figure("threads with a cache each, fork_spread, of the best pinning", "+10 … +16 %", "95 %",
@@ -194,5 +222,5 @@ SUITE = Suite(
     benches=tuple(map(general, (STREAM, CACHED, PAIRS, TBENCH, INTERLEAVE, TOGETHER))),
     topologies=("zen", "xeon", "4x2x2x2"), configurations=CONFIGURATIONS, samples={FULL: 5, QUICK: 1, HOST: 5},
     page="bench/numa.md", quick_topologies=("zen",), figures=FIGURES, least_llcs=2,
-    quick_configurations=("fork_spread", "fork_affine", "fork_spread+wake_hold", "fork_affine+wake_affine", "numactl",
+    quick_configurations=("before-5.18", "mailing", "fork_spread", "fork_affine", "fork_spread+wake_hold", "fork_affine+wake_affine", "numactl",
                           "spread+affine", "half-stream", "half-pairs", "node", "cores", "apart"))

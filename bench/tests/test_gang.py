@@ -113,7 +113,7 @@ class Contents(unittest.TestCase):
         text = suite.script(GANG, suite.Chunk(EIGHT, (case,), 1.0), HOST, "0123")
         base = "/sys/kernel/debug/sched"
         self.assertEqual(suite.switches_of(text),
-                         {f"{base}/base_slice_ns": "3000000", f"{base}/steer_gang_variant": "0"})
+                         {f"{base}/base_slice_ns": "3000000", f"{base}/ancestor_gang": "0"})
         self.assertLess(text.index("mount -t debugfs"), text.index(f"switch_off {base}"))
         self.assertLess(text.rindex(f"switch_off {base}"), text.index("enter 0"))
 

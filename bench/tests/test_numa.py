@@ -121,12 +121,28 @@ class Figures(unittest.TestCase):
     def test_of_the_best_pinning(self) -> None:
         medians = {"none": {4: 100.0, 8: 100.0}, "fork_spread+wake_hold": {4: 96.0, 8: 200.0},
                    "cores": {4: 90.0, 8: 205.0}, "apart": {4: 100.5}}
-        result = verdict("STREAM", fake.results(medians, bench="stream", of=NUMA))
+        result = verdict("STREAM, 2-32", fake.results(medians, bench="stream", of=NUMA))
         self.assertEqual((result.reached, result.number, result.detail),
                          (True, "95.5 % at least (2 of 5 loads)", "at 4, against apart"))
         medians["cores"][8] = 211.0
-        result = verdict("STREAM", fake.results(medians, bench="stream", of=NUMA))
+        result = verdict("STREAM, 2-32", fake.results(medians, bench="stream", of=NUMA))
         self.assertEqual((result.reached, result.detail), (False, "at 8, against cores"))
+
+    def test_older_rules(self) -> None:
+        """With as many threads as the machine has LLCs, and no other number."""
+        medians = {"none": {4: 150.0, 8: 150.0}, "before-5.18": {4: 100.0, 8: 100.0}, "mailing": {4: 190.0, 8: 1000.0}}
+        result = verdict("STREAM, a thread for each LLC", fake.results(medians, bench="stream", of=NUMA))
+        self.assertEqual((result.reached, result.number, result.detail), (True, "+90.0 %", "at 4"))
+        medians["mailing"][4] = 189.0
+        found = fake.results(medians, bench="stream", of=NUMA)
+        self.assertFalse(verdict("STREAM, a thread for each LLC", found).reached)
+        self.assertIsNone(verdict("threads with a cache each, likewise", found).reached)
+
+    def test_older_rules_are_put_back(self) -> None:
+        for name, rule in (("before-5.18", 1), ("mailing", 2)):
+            text = suite.case_script(NUMA, suite.Case(0, "stream", "zen", name, 4, 0), LAYOUTS["zen"], FULL)
+            self.assertIn(f'put "/sys/kernel/debug/sched/ancestor_numa" {rule} ', text)
+            self.assertIn("switch_off /sys/kernel/debug/sched/ancestor_numa 0\n", text)
 
     def test_without_pinnings_there_is_no_verdict(self) -> None:
         medians = {"none": {4: 100.0}, "fork_affine+wake_affine": {4: 120.0}}

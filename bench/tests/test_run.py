@@ -113,6 +113,15 @@ class Whole(unittest.TestCase):
                          ("xeon", 50.0, lab.machine_of("zen")))
         self.assertNotEqual(lab.machine_of("xeon").costs["transfer_ns"], 50.0)
 
+    def test_rules_of_ancestors_are_in_a_kernel_of_their_own(self) -> None:
+        hint = suite.load_suite("hint")
+        for configs, variant in (("wake_affine", "lab"), ("wake_affine,seed1", "lab-ancestors")):
+            chunks = suite.plan(hint, run.select(run.parse_arguments(["--configs", configs])))
+            with mock.patch.object(lab, "run_script") as made:
+                run.lab_runner(["zen"], variant=run.lab_variant(hint, chunks))(
+                    "zen", "true", [], extra={}, timeout=1, on_line=print, sample=0)
+            self.assertEqual(made.call_args.kwargs.get("variant", "lab"), variant)
+
     def test_each_sample_has_a_seed_of_its_own(self) -> None:
         """Else samples that run their cases in the same order would be one boot, counted several times."""
         runner = FakeRunner(answer)

@@ -448,25 +448,6 @@ static int steer_debug_show(struct seq_file *sf, void *v)
 }
 DEFINE_SHOW_ATTRIBUTE(steer_debug);
 
-static int steer_seed1_get(void *data, u64 *on)
-{
-	*on = static_key_enabled(&steer_seed1_key);
-	return 0;
-}
-
-static int steer_seed1_set(void *data, u64 on)
-{
-	if (on > 1)
-		return -EINVAL;
-	guard(mutex)(&steer_mutex);
-	if (on)
-		static_branch_enable(&steer_seed1_key);
-	else
-		static_branch_disable(&steer_seed1_key);
-	return 0;
-}
-DEFINE_DEBUGFS_ATTRIBUTE(steer_seed1_fops, steer_seed1_get, steer_seed1_set, "%llu\n");
-
 static int __init steer_debug_init(void)
 {
 	struct dentry *dir = debugfs_lookup("sched", NULL);
@@ -475,7 +456,6 @@ static int __init steer_debug_init(void)
 	if (IS_ERR_OR_NULL(dir))
 		return 0;
 	debugfs_create_file("steer", 0444, dir, NULL, &steer_debug_fops);
-	debugfs_create_file_unsafe("steer_seed1", 0644, dir, NULL, &steer_seed1_fops);
 	dput(dir);
 	return 0;
 }

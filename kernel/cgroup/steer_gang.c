@@ -495,22 +495,6 @@ static int steer_gang_debug_show(struct seq_file *sf, void *v)
 }
 DEFINE_SHOW_ATTRIBUTE(steer_gang_debug);
 
-static int steer_gang_variant_get(void *data, u64 *val)
-{
-	*val = READ_ONCE(steer_gang_variant);
-	return 0;
-}
-
-static int steer_gang_variant_set(void *data, u64 val)
-{
-	if (val >= STEER_GANG_NR_VARIANTS)
-		return -ERANGE;
-	WRITE_ONCE(steer_gang_variant, val);
-	return 0;
-}
-DEFINE_DEBUGFS_ATTRIBUTE(steer_gang_variant_fops, steer_gang_variant_get,
-			 steer_gang_variant_set, "%llu\n");
-
 static int __init steer_gang_debug_init(void)
 {
 	struct dentry *dir = debugfs_lookup("sched", NULL);
@@ -519,8 +503,6 @@ static int __init steer_gang_debug_init(void)
 	if (IS_ERR_OR_NULL(dir))
 		return 0;
 	debugfs_create_file("steer_gang", 0444, dir, NULL, &steer_gang_debug_fops);
-	debugfs_create_file("steer_gang_variant", 0644, dir, NULL,
-			    &steer_gang_variant_fops);
 	dput(dir);
 	return 0;
 }

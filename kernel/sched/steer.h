@@ -61,7 +61,6 @@ struct steer_stats {
 };
 
 extern struct static_key_false_deferred steer_hint_key;
-DECLARE_STATIC_KEY_FALSE(steer_seed1_key);
 
 /* Effective words of @p's group; REQUIRES: p->pi_lock or the rq lock. */
 static __always_inline u32 steer_hint(struct task_struct *p)

@@ -237,7 +237,6 @@ enum steer_gang_bid {
  * @running: CPUs that run a member (low half), in the slot of this number (high half)
  * @members: CPUs that had a runnable member then, and others that compete with it
  * @slept: those on which a member went to sleep since
- * @leader: for comparison with the ancestor: its permanent leader, plus one
  * @corun: for how long the members ran together
  */
 struct steer_gang_slot {
@@ -252,7 +251,6 @@ struct steer_gang_slot {
 	atomic64_t		running;
 	int			members;
 	int			slept;
-	int			leader;
 	struct steer_gang_corun	corun;
 } ____cacheline_aligned_in_smp;
 
@@ -310,7 +308,6 @@ struct steer_gang_tried {
  * @spread_other: or, if that is set, one that is in no gang
  * @tried: when that was tried, for a member and for such another one
  * @push: to do that when the pick is over
- * @buddy: for comparison with the ancestor: the slot whose gang comes next
  */
 struct steer_gang_cpu {
 	int			cpu;
@@ -355,7 +352,6 @@ struct steer_gang_cpu {
 	bool			spread_other;
 	struct steer_gang_tried	tried[2];
 	struct balance_callback	push;
-	struct steer_gang_slot	*buddy;
 };
 
 /* A slot belongs to the first CPU of its scope, or of a part of that. */
@@ -373,9 +369,6 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_gang_key, HZ);
 
 /* Until then slots may be under way, or just over, somewhere [jiffies]. */
 static unsigned long steer_gang_loud_until = INITIAL_JIFFIES;
-
-/* For comparison only, by debugfs: see enum steer_gang_variant. */
-unsigned int steer_gang_variant;
 
 static struct steer_gang_cpu *steer_gang_cpu(struct rq *rq)
 {
@@ -745,18 +738,6 @@ static void steer_gang_kicked(void *info)
 	for (scope = STEER_SCOPE_SYSTEM; scope >= STEER_SCOPE_CORE; scope--) {
 		struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
 
-		if (READ_ONCE(steer_gang_variant)) {
-			gang = READ_ONCE(slot->gang);
-			if (!gang || READ_ONCE(slot->end))
-				continue;
-			if (steer_gang_here(gang, rq)) {
-				me->buddy = slot;
-				resched_curr(rq);
-			} else {
-				steer_gang_count(gang, STEER_GANG_IPIS_EMPTY, 1);
-			}
-			continue;
-		}
 		if (!steer_gang_slot_read(slot, now, &gang, &seq) || !gang)
 			continue;
 		if (steer_gang_here(gang, rq)) {
@@ -864,11 +845,9 @@ static int steer_gang_kick_members(struct steer_gang *gang, struct rq *rq,
 		if (cpu == cpu_of(rq) || READ_ONCE(to->running) == gang)
 			continue;
 		/* It picks, or its timer is about to make it: it will see the slot. */
-		if ((READ_ONCE(to->picking) || (armed && armed <= soon)) &&
-		    !READ_ONCE(steer_gang_variant))
+		if (READ_ONCE(to->picking) || (armed && armed <= soon))
 			continue;
-		if (!(READ_ONCE(steer_gang_variant) ? steer_gang_queued(gang, cpu) > 0 :
-						      steer_gang_contested(gang, cpu)))
+		if (!steer_gang_contested(gang, cpu))
 			continue;
 		if (!rcu_access_pointer(cpu_rq(cpu)->sd) ||
 		    !housekeeping_cpu(cpu, HK_TYPE_TICK))
@@ -1296,22 +1275,6 @@ static struct sched_entity *steer_gang_at(struct steer_gang *gang, struct rq *rq
 	return NULL;
 }
 
-/* For comparison: the ancestor's next buddy, with and without eligibility. */
-static struct sched_entity *steer_gang_buddy(struct rq *rq, struct steer_gang_cpu *me,
-					     struct cfs_rq *cfs_rq)
-{
-	struct steer_gang *gang = me->buddy ? READ_ONCE(me->buddy->gang) : NULL;
-	struct sched_entity *se;
-
-	if (!gang || !steer_gang_here(gang, rq))
-		return NULL;
-	se = steer_gang_at(gang, rq, cfs_rq);
-	if (se && READ_ONCE(steer_gang_variant) == STEER_GANG_SEED_BUDDY &&
-	    !entity_eligible(cfs_rq, se))
-		return NULL;
-	return se;
-}
-
 /* Does nothing but members of a gang that is held back run below @se? */
 static bool steer_gang_holds(struct steer_gang_cpu *me, struct rq *rq,
 			     struct sched_entity *se)
@@ -1347,13 +1310,6 @@ struct sched_entity *__steer_gang_entity(struct rq *rq, struct cfs_rq *cfs_rq)
 
 	lockdep_assert_rq_held(rq);
 
-	if (unlikely(READ_ONCE(steer_gang_variant))) {
-		me->favour = NULL;
-		me->held = 0;
-		me->quiet = false;
-		WRITE_ONCE(me->picking, false);
-		return steer_gang_buddy(rq, me, cfs_rq);
-	}
 	if (cfs_rq == &rq->cfs)
 		steer_gang_decide(rq, me);
 	/* A buddy is taken before EEVDF is asked, and so would not be held back. */
@@ -1417,33 +1373,6 @@ struct sched_entity *__steer_gang_instead(struct rq *rq, struct cfs_rq *cfs_rq,
 			first = other;
 	}
 	return curr ?: first ?: se;
-}
-
-/*
- * For comparison: as the ancestor did, the CPU that first picked a member in this
- * scope interrupts the others each time it turns to the gang, for ever.
- */
-static void steer_gang_seed_lead(struct rq *rq, struct steer_gang_cpu *me,
-				 struct steer_gang *gang)
-{
-	enum steer_scope scope = READ_ONCE(gang->scope);
-	struct steer_gang_slot *slot = steer_gang_slot(rq, scope);
-
-	if (me->running == gang || !READ_ONCE(gang->active))
-		return;
-	raw_spin_lock(&slot->lock);
-	if (!slot->leader || !cpu_online(slot->leader - 1))
-		slot->leader = cpu_of(rq) + 1;
-	if (slot->leader == cpu_of(rq) + 1 && steer_gang_is_active(gang, scope)) {
-		WRITE_ONCE(slot->end, 0);
-		WRITE_ONCE(slot->gang, gang);
-		slot->members = 0;
-		raw_spin_unlock(&slot->lock);
-		steer_gang_count(gang, STEER_GANG_SLOTS_LED, 1);
-		steer_gang_kick_members(gang, rq, slot, scope, me->now);
-		return;
-	}
-	raw_spin_unlock(&slot->lock);
 }
 
 static bool steer_gang_allowed(struct task_struct *p, int cpu)
@@ -1806,13 +1735,6 @@ bool __steer_gang_repick(struct rq *rq, struct sched_entity *se)
 
 	lockdep_assert_rq_held(rq);
 
-	if (unlikely(READ_ONCE(steer_gang_variant))) {
-		me->buddy = NULL;
-		if (gang && rcu_access_pointer(rq->sd))
-			steer_gang_seed_lead(rq, me, gang);
-		return false;
-	}
-
 	if (me->quiet) {
 		if (!gang || (steer_gang_others(gang, rq) <= 0 &&
 			      steer_gang_queued(gang, cpu_of(rq)) < 2))
@@ -1912,8 +1834,7 @@ void __steer_gang_switch(struct rq *rq, struct task_struct *next)
 	if (next->sched_class == &fair_sched_class)
 		gang = steer_gang_of(next);
 	WRITE_ONCE(me->running, gang);
-	if (gang && sched_core_enabled(rq) && me->favour != gang &&
-	    !READ_ONCE(steer_gang_variant))
+	if (gang && sched_core_enabled(rq) && me->favour != gang)
 		steer_gang_adopt(rq, me, gang);
 	if (me->joined || (gang && me->favour))
 		steer_gang_account(me, next, gang, ktime_get_ns());
@@ -1955,7 +1876,6 @@ bool __steer_gang_wakeup(struct rq *rq, struct task_struct *p)
 	if (!me->joined && (picks || !gang || steer_gang_quiet()))
 		return false;
 	if (!sched_feat(WAKEUP_PREEMPTION) || is_per_cpu_kthread(p) ||
-	    READ_ONCE(steer_gang_variant) ||
 	    !rcu_access_pointer(rq->sd))
 		return false;
 

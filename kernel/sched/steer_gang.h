@@ -64,16 +64,7 @@ struct steer_gang {
 	struct rcu_head			rcu;
 };
 
-/* What debugfs sched/steer_gang_variant chooses. */
-enum steer_gang_variant {
-	STEER_GANG_SLOTS,
-	STEER_GANG_SEED_BUDDY,
-	STEER_GANG_SEED_ALWAYS,
-	STEER_GANG_NR_VARIANTS
-};
-
 extern struct static_key_false_deferred steer_gang_key;
-extern unsigned int steer_gang_variant;
 
 struct steer_gang *steer_gang_alloc(struct task_group *tg, enum steer_scope scope);
 void steer_gang_free(struct steer_gang *gang);

@@ -121,17 +121,6 @@ static DEFINE_PER_CPU(unsigned long, steer_unpacked);
 /* Off a second after the last user: flipping it interrupts every CPU. */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(steer_hint_key, HZ);
 
-/*
- * For comparison only, by debugfs sched/steer_seed1: follow a wake hint as the
- * ancestor did, into any LLC that claims to have an idle core, full or not.
- */
-DEFINE_STATIC_KEY_FALSE(steer_seed1_key);
-
-static __always_inline bool steer_as_seed1(void)
-{
-	return static_branch_unlikely(&steer_seed1_key);
-}
-
 /**
  * steer_hint_available - words that this machine can honour
  *
@@ -446,24 +435,6 @@ static bool steer_llc_draws(struct task_struct *p, int cpu)
 	return false;
 }
 
-/* Where the ancestor would have put @p: @target, if nothing else is found. */
-static int steer_seed1_in_llc(struct task_struct *p, int target, int prev_cpu)
-{
-	struct sched_domain_shared *llc;
-	int cpu;
-
-	llc = rcu_dereference(per_cpu(sd_llc_shared, target));
-	if (!llc || !READ_ONCE(llc->has_idle_cores))
-		return -1;
-
-	cpu = steer_idle_in_llc(p, target, prev_cpu);
-	if (cpu >= 0)
-		return cpu;
-	/* As the search that failed would have done. */
-	WRITE_ONCE(llc->has_idle_cores, 0);
-	return steer_cpu_allowed(p, target) ? target : -1;
-}
-
 /*
  * The nearest idle CPU outside the LLC of @target, of those in its domains. The
  * one where @p ran last comes first, however far it is.
@@ -672,8 +643,6 @@ static bool steer_hold_ends(struct task_struct *p, int prev_cpu, int target)
 static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed, int target,
 			    int prev_cpu)
 {
-	if (steer_as_seed1())
-		return steer_seed1_in_llc(p, pointed, prev_cpu);
 	if ((hint & STEER_WAKE_AFFINE) && !steer_llc_draws(p, pointed))
 		return -1;
 	if ((hint & STEER_WAKE_HOLD) && steer_hold_ends(p, prev_cpu, target))
@@ -724,8 +693,7 @@ static int steer_overflow(struct task_struct *p, int target, int prev_cpu)
 static __always_inline bool steer_gathers(u32 hint)
 {
 	return (hint & (STEER_WAKE | STEER_FORK_AFFINE)) &&
-	       !(hint & (STEER_REACH | STEER_SCAN_NONE)) &&
-	       !steer_as_seed1();
+	       !(hint & (STEER_REACH | STEER_SCAN_NONE));
 }
 
 /*
@@ -811,8 +779,7 @@ static bool steer_turns_here(struct task_struct *p, int prev_cpu, u32 hint, bool
 	bool packs = hint & STEER_PACK;
 	int cpu = smp_processor_id();
 
-	if (!packs && !steer_gathers(hint) &&
-	    (!searches || steer_as_seed1()))
+	if (!packs && !steer_gathers(hint) && !searches)
 		return false;
 	if (!steer_takes_turns(p, sync) || steer_nr_wanting(this_rq()) > 1 ||
 	    !steer_cpu_allowed(p, cpu) ||
@@ -1196,7 +1163,7 @@ static __always_inline int steer_wake_as_asked(struct task_struct *p, int prev_c
 		return -1;
 
 	/* A trace has the verdict on each word, which is more than is needed here. */
-	if (trace_steer_wake_enabled() || steer_as_seed1() ||
+	if (trace_steer_wake_enabled() ||
 	    (packs && !steer_packs_nowhere(p, prev_cpu, target, hint, sync)) ||
 	    !steer_wake_quick(p, prev_cpu, target, sync, hint, &found))
 		found = steer_wake_search(p, prev_cpu, target, sync, hint);

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tree: hooks apply exactly or stop with all that is needed to mend them; files change only when they must."""
 
+import contextlib
+import io
 import os
+import re
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-import context  # noqa: F401
+import context
 import check_hooks
+import common
 import tree
-from common import Fail
+from common import Fail, Target
 
 SOURCE = "".join(f"line {i}\n" for i in range(1, 31))
 
@@ -114,6 +119,68 @@ class Changes(unittest.TestCase):
         self.assertEqual((self.tree / "a.c").read_text(), "pristine\n")
         # make has to see that it changed back.
         self.assertGreater((self.tree / "a.c").stat().st_mtime_ns, before)
+
+
+class Ancestors(unittest.TestCase):
+    """Rules that ours are compared with are in a tree of their own."""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+        self.hooks = self.root / "hooks/6.12"
+        (self.root / "kernel").mkdir()
+        (self.root / "kernel/ours.c").write_text("ours\n")
+        self.target = Target("6.12", "arm64")
+        for name, value in (("ROOT", self.root), ("package_version", lambda _: "1"), ("unpack", lambda *_: None)):
+            self.enterContext(mock.patch.object(tree, name, value))
+        self.enterContext(mock.patch.object(common, "ROOT", self.root))
+        (self.target.pristine / "kernel").mkdir(parents=True)
+        (self.target.pristine / "kernel/a.c").write_text(SOURCE)
+        self.write(self.hooks, hook("steer();"))
+        self.write(self.hooks / "ancestors", hook("rule_of_old();", at=20))
+
+    @staticmethod
+    def write(hooks: Path, text: str) -> None:
+        hooks.mkdir(parents=True)
+        (hooks / "x.patch").write_text(text)
+        (hooks / "series").write_text("x.patch\n")
+
+    def texts(self) -> tuple[str, str]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            tree.prepare_ancestors(self.target)
+        return tuple((base / "kernel/a.c").read_text()  # type: ignore[return-value]
+                     for base in (self.target.source("lab"), self.target.source("lab-ancestors")))
+
+    def test_on_top_of_the_hooks(self) -> None:
+        ours, theirs = self.texts()
+        self.assertIn("steer();\n", ours)
+        self.assertNotIn("rule_of_old", ours)
+        self.assertEqual(theirs, ours.replace("line 20\n", "line 20\nrule_of_old();\n"))
+        self.assertEqual((self.target.source("lab-ancestors") / "kernel/ours.c").read_text(), "ours\n")
+        self.assertEqual((self.target.pristine / "kernel/a.c").read_text(), SOURCE)
+
+    def test_follows_both(self) -> None:
+        self.texts()
+        (self.hooks / "x.patch").write_text(hook("steer_more();"))
+        (self.hooks / "ancestors/x.patch").write_text(hook("older_rule();", at=20))
+        (self.root / "kernel/ours.c").write_text("more\n")
+        _, theirs = self.texts()
+        self.assertEqual([line for line in theirs.splitlines() if not line.startswith("line")],
+                         ["steer_more();", "older_rule();"])
+        self.assertEqual((self.target.source("lab-ancestors") / "kernel/ours.c").read_text(), "more\n")
+
+    def test_same_place_relative_to_its_source(self) -> None:
+        """ccache knows an object again by that."""
+        for variant in ("lab", "lab-ancestors"):
+            self.assertEqual(os.path.relpath(self.target.source(variant), self.target.out(variant)), "../../tree")
+
+    def test_product_has_none_of_them(self) -> None:
+        base = context.ROOT / "hooks/6.12"
+        rules = set(re.findall(r"ancestor_\w+", "".join(p.read_text() for p in (base / "ancestors").glob("*.patch"))))
+        self.assertLessEqual({"ancestor_wake", "ancestor_gang", "ancestor_numa"}, rules)
+        texts = [path.read_text() for path in (*base.glob("*.patch"), *tree.overlay_files(context.ROOT).values())]
+        self.assertEqual([rule for rule in rules if any(rule in text for text in texts)], [])
 
 
 class Budget(unittest.TestCase):

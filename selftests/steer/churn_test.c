@@ -29,7 +29,6 @@
 
 #define MORE_SECONDS	240
 #define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
-#define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
 
 #define GROUPS	3
 #define SUBS	2
@@ -40,7 +39,7 @@ enum op {
 	WRITE_HINT, WRITE_BAD, READ, MAKE_GROUP, REMOVE_GROUP, FORK, EXEC, MOVE,
 	MOVE_THREAD, WAKE, CPU_OFF, CPU_ON, CPUSET, PARTITION, CPU_MAX, AFFINITY,
 	WRITE_HEADROOM, FREEZE,
-	WRITE_GANG, WRITE_SCOPE, VARIANT,
+	WRITE_GANG, WRITE_SCOPE,
 	NR_OPS
 };
 
@@ -50,7 +49,7 @@ static const char * const op_names[NR_OPS] = {
 	"CPUs off", "CPUs on", "cpusets changed", "partitions changed",
 	"cpu.max changed", "affinities changed",
 	"headrooms written", "groups frozen and thawed",
-	"gangs written", "scopes written", "variants changed",
+	"gangs written", "scopes written",
 };
 
 struct page {
@@ -150,7 +149,6 @@ FIXTURE_SETUP(churn)
 FIXTURE_TEARDOWN(churn)
 {
 	all_online(&self->t);
-	file_write(GANG_VARIANT, "0", 1);
 	EXPECT_EQ(0, cg_destroy(self->part));
 	EXPECT_EQ(0, cg_destroy(self->top));
 }
@@ -245,10 +243,7 @@ static void headrooms(FIXTURE_DATA(churn) *self, unsigned int seed)
 	}
 }
 
-/*
- * Gangs come and go at any level, with any scope, and now and then as their ancestor
- * had them.
- */
+/* Gangs come and go at any level, with any scope. */
 static void ganger(FIXTURE_DATA(churn) *self, unsigned int seed)
 {
 	static const char * const scopes[] = { "core", "llc", "node", "system" };
@@ -263,9 +258,6 @@ static void ganger(FIXTURE_DATA(churn) *self, unsigned int seed)
 		if (cg_read(path, "cpu.gang.effective", buf, sizeof(buf)) > 0 &&
 		    strcmp(buf, "0") && strncmp(buf, "1 ", 2))
 			__atomic_add_fetch(&self->page->garbage, 1, __ATOMIC_RELAXED);
-		if (!rnd(&seed, 50) &&
-		    !file_write(GANG_VARIANT, &"012"[rnd(&seed, 3)], 1))
-			count(self->page, VARIANT);
 		usleep(1000 * rnd(&seed, 20));
 	}
 }
@@ -664,8 +656,6 @@ TEST_F_TIMEOUT(churn, everything, 3600)
 	TH_LOG("%ld slots of gangs", gang_slots(self));
 	if (self->t.nr_cpus > 1)
 		EXPECT_LT(0, gang_slots(self));
-
-	EXPECT_EQ(0, file_write(GANG_VARIANT, "0", 1));
 
 	/* the machine is whole again, and nobody is frozen or held back */
 	for (int i = 0; i < LEAVES; i++)

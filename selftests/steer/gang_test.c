@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 
 #define GANG_DEBUG	"/sys/kernel/debug/sched/steer_gang"
-#define GANG_VARIANT	"/sys/kernel/debug/sched/steer_gang_variant"
 #define BASE_SLICE	"/sys/kernel/debug/sched/base_slice_ns"
 #define MAX_GANG	8
 
@@ -73,7 +72,6 @@ FIXTURE_TEARDOWN(gang)
 	wakee_stop(&self->w);
 	for (size_t i = 0; i < 3; i++)
 		hogs_stop(&self->hogs[i]);
-	file_write(GANG_VARIANT, "0", 1);
 	if (self->base_slice[0])
 		file_write(BASE_SLICE, self->base_slice, strlen(self->base_slice));
 	EXPECT_FALSE(self->stuck)
@@ -1407,29 +1405,6 @@ TEST_F_TIMEOUT(gang, subtree, 300)
 		EXPECT_TRUE(hogs_get_on(&self->hogs[i], 50));
 	free(x);
 	free(y);
-}
-
-/* The ancestor's variants run, and let go when they are switched off. */
-TEST_F_TIMEOUT(gang, variants, 300)
-{
-	long led;
-
-	REQUIRE_CPUS(2);
-	ASSERT_EQ(0, cg_write(self->a, "cpu.gang", "1"));
-	ASSERT_EQ(0, hogs_in(self, 0, self->a));
-	ASSERT_EQ(0, hogs_in(self, 1, self->h));
-	for (int v = 1; v <= 2; v++) {
-		char digit = '0' + v;
-
-		ASSERT_EQ(0, file_write(GANG_VARIANT, &digit, 1));
-		led = cg_stat(self->a, "gang_slots_led");
-		EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_slots_led") > led + 5));
-		EXPECT_TRUE(hogs_get_on(&self->hogs[1], 50));
-	}
-	EXPECT_EQ(-ERANGE, file_write(GANG_VARIANT, "3", 1));
-	ASSERT_EQ(0, file_write(GANG_VARIANT, "0", 1));
-	led = cg_stat(self->a, "gang_corun_usec");
-	EXPECT_TRUE(WAIT_FOR(cg_stat(self->a, "gang_corun_usec") > led));
 }
 
 STEER_MAIN
