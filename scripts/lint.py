@@ -19,7 +19,7 @@ from pathlib import Path
 import kbuild
 import objects
 import tree
-from common import ROOT, Fail, Target, run_logged, run_main
+from common import ANCESTORS, ROOT, Fail, Target, run_logged, run_main
 
 sys.path.insert(0, str(ROOT / "vm"))
 
@@ -54,7 +54,9 @@ def ignored(name: str) -> str:
 
 def checkpatch(target: Target) -> list[str]:
     problems = []
-    hooks = {str(path): path for path in tree.read_series(ROOT / "hooks" / target.kver)}
+    base = ROOT / "hooks" / target.kver
+    series = [base, *([base / ANCESTORS] if (base / ANCESTORS).is_dir() else [])]
+    hooks = {str(path): path for directory in series for path in tree.read_series(directory)}
     for name, path in [*c_files().items(), *hooks.items()]:
         options = [*CHECKPATCH, f"--ignore={ignored(name)}", *(["-f"] if name not in hooks else [])]
         result = subprocess.run(["perl", "scripts/checkpatch.pl", *options, name], cwd=target.tree, text=True,

@@ -93,18 +93,18 @@ void steer_tg_free(struct task_group *tg);
 void steer_stat_show(struct seq_file *sf, struct task_group *tg);
 
 bool steer_siblings_idle(int cpu);
+bool steer_takes(struct task_struct *p, int cpu);
+const struct cpumask *steer_llc(int cpu);
+int steer_numa_fork_llc(struct task_struct *p, u32 hint, int parent_cpu);
 int __steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync,
 		     u32 hint);
 int __steer_wake_packed(struct task_struct *p, int prev_cpu, int target, bool sync,
 			u32 hint);
 int __steer_wake_protected(struct task_struct *p, int prev_cpu, int target, bool sync);
 int __steer_fork_cpu(struct task_struct *p, int parent_cpu);
-bool __steer_fork_spread(struct task_struct *p);
 bool __steer_wake_yields(struct task_struct *p, struct task_struct *curr);
 bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 			  struct sched_domain *sd);
-bool __steer_leaves(struct task_struct *p, const struct sched_domain *sd, int dst_cpu,
-		    int running, int more_idle, bool less_used);
 void __steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle, long *imbalance,
 			 const struct sched_domain *sd, unsigned int *flags);
 bool __steer_numa_stays(struct rq *rq, int dst_cpu, unsigned int flags);
@@ -158,42 +158,6 @@ static __always_inline int steer_fork_cpu(struct task_struct *p, int parent_cpu)
 	if (static_branch_unlikely(&steer_hint_key.key))
 		return __steer_fork_cpu(p, parent_cpu);
 	return -1;
-}
-
-/**
- * steer_fork_spread - is this new task to be spread?
- * @p: the task
- *
- * Return: true if the NUMA imbalance allowance does not apply to @p.
- */
-static __always_inline bool steer_fork_spread(struct task_struct *p)
-{
-	return static_branch_unlikely(&steer_hint_key.key) && __steer_fork_spread(p);
-}
-
-/**
- * steer_leaves - does a new task leave its group although idle CPUs tie?
- * @p: the task; p->pi_lock and the RCU read lock are held
- * @sd: the domain of both groups
- * @idlest: the best other group
- * @running: tasks of the local group
- * @local_idle: its idle CPUs
- * @idlest_idle: those of the best other group
- * @local_util: utilisation of the local group
- * @idlest_util: utilisation of the best other group
- *
- * Counts as well where it leaves a node that it would have stayed in without its hint.
- *
- * Return: true if @p is to be spread, and the other group is less utilised.
- */
-static __always_inline bool
-steer_leaves(struct task_struct *p, const struct sched_domain *sd, struct sched_group *idlest,
-	     unsigned int running, unsigned int local_idle, unsigned int idlest_idle,
-	     unsigned long local_util, unsigned long idlest_util)
-{
-	return static_branch_unlikely(&steer_hint_key.key) &&
-	       __steer_leaves(p, sd, cpumask_first(sched_group_span(idlest)), running,
-			      idlest_idle - local_idle, idlest_util < local_util);
 }
 
 /**
@@ -317,14 +281,6 @@ static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target
 }
 
 static inline int steer_fork_cpu(struct task_struct *p, int parent_cpu) { return -1; }
-static inline bool steer_fork_spread(struct task_struct *p) { return false; }
-static inline bool steer_leaves(struct task_struct *p, const struct sched_domain *sd,
-				struct sched_group *idlest, unsigned int running,
-				unsigned int local_idle, unsigned int idlest_idle,
-				unsigned long local_util, unsigned long idlest_util)
-{
-	return false;
-}
 
 static inline void steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle,
 				     long *imbalance, const struct sched_domain *sd,

@@ -40,8 +40,8 @@
  * Fork, exec, load balancing, slices
  * ----------------------------------
  * fork_affine stays in the parent's LLC while as many CPUs as a core has threads
- * are idle there. fork_spread changes two decisions of
- * sched_balance_find_dst_group(). What both say about nodes holds for the load
+ * are idle there. fork_spread goes to the node and LLC with fewest tasks of the own group
+ * that has an idle CPU. What both say about nodes holds for the load
  * balancer and NUMA balancing, too: see steer_numa.c. A task with a wake hint stays in
  * its LLC while that is not overloaded; it is refused after LBF_ALL_PINNED was cleared, so that its
  * queue never looks pinned by affinity, and only until the domain has failed
@@ -253,7 +253,7 @@ bool steer_siblings_idle(int cpu)
 }
 
 /* The LLC of @cpu within its scheduling domains; just @cpu if it has none. */
-static const struct cpumask *steer_llc(int cpu)
+const struct cpumask *steer_llc(int cpu)
 {
 	struct sched_domain *sd = rcu_dereference(per_cpu(sd_llc, cpu));
 
@@ -266,6 +266,12 @@ static __always_inline const struct cpumask *steer_this_llc(void)
 	struct sched_domain *sd = rcu_dereference(*this_cpu_ptr(&sd_llc));
 
 	return sd ? sched_domain_span(sd) : cpumask_of(smp_processor_id());
+}
+
+/* Could a new @p begin to run on @cpu at once? */
+bool steer_takes(struct task_struct *p, int cpu)
+{
+	return steer_cpu_allowed(p, cpu) && steer_cpu_idle(p, cpu);
 }
 
 /*
@@ -1218,6 +1224,18 @@ static int steer_fork_affine(struct task_struct *p, int parent_cpu)
 	return core >= 0 ? core : thread;
 }
 
+/* fork_spread: a CPU of an idle core, else an idle one, where fewest of its own group are. */
+static int steer_fork_apart(struct task_struct *p, u32 hint, int parent_cpu, bool settled)
+{
+	int llc = steer_numa_fork_llc(p, hint, parent_cpu), budget = INT_MAX;
+
+	if (llc < 0)
+		return -1;
+	if (settled && steer_same_llc(llc, parent_cpu))
+		return parent_cpu;
+	return steer_scan(p, steer_llc(llc), llc, NULL, &budget);
+}
+
 /* May @p run anywhere in the scheduling domains of @cpu but in its LLC? */
 static bool steer_may_leave_llc(struct task_struct *p, int cpu)
 {
@@ -1265,8 +1283,8 @@ int __steer_fork_cpu(struct task_struct *p, int parent_cpu)
 				steer_fork_affine(p, parent_cpu);
 			verdict = steer_verdict_of(found);
 		} else {
-			/* The default path spreads, asking steer_fork_spread(). */
-			verdict = STEER_V_FOLLOWED;
+			found = steer_fork_apart(p, hint, parent_cpu, settled);
+			verdict = steer_verdict_of(found);
 		}
 		steer_count_verdict(p, verdict, STEER_NR_FORK_FOLLOWED,
 				    STEER_NR_FORK_FULL);
@@ -1274,11 +1292,6 @@ int __steer_fork_cpu(struct task_struct *p, int parent_cpu)
 
 	trace_steer_fork(p, hint, parent_cpu, found, verdict);
 	return found;
-}
-
-bool __steer_fork_spread(struct task_struct *p)
-{
-	return steer_hint(p) & STEER_FORK_SPREAD;
 }
 
 /*

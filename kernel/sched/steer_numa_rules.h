@@ -34,10 +34,50 @@ static inline bool steer_numa_by_default(long imbalance, int dst_running, int im
 }
 
 /**
+ * struct steer_place - what counts of a node or an LLC where a task may begin
+ * @own: runnable tasks of its group
+ * @cpus: CPUs that it may use
+ * @idle: those of them that are idle
+ * @used: utilisation of all CPUs
+ */
+struct steer_place {
+	int		own;
+	int		cpus;
+	int		idle;
+	unsigned long	used;
+};
+
+/**
+ * steer_place_is_better - does a task to be spread rather begin here?
+ * @place: a place
+ * @best: the best one so far
+ *
+ * The tasks that compete for what the place has are first of all those of its own group, of
+ * whatever others do: an idle CPU beside them is worth less than a memory channel without
+ * them.
+ *
+ * Return: true if @place has an idle CPU and fewer of the own tasks for its size, or as many
+ * and more idle CPUs, or as many and is less utilised.
+ */
+static inline bool steer_place_is_better(const struct steer_place *place,
+					 const struct steer_place *best)
+{
+	int here = place->own * best->cpus, there = best->own * place->cpus;
+
+	if (!place->idle || !best->idle)
+		return place->idle;
+	if (here != there)
+		return here < there;
+	if (place->idle != best->idle)
+		return place->idle > best->idle;
+	return place->used < best->used;
+}
+
+/**
  * steer_numa_may_move - may NUMA balancing move a task, as far as an imbalance is concerned?
  * @hint: words of its group
- * @src_running: tasks of the node that it is on, without itself
- * @dst_running: tasks of the node that it would be on, with itself
+ * @src_running: tasks of the node that it is on, without itself; with fork_spread, of its group
+ * @dst_running: tasks of the node that it would be on, with itself; likewise
  * @llc_size: CPUs of an LLC
  * @allowed: it may by default
  *
@@ -58,14 +98,18 @@ static inline bool steer_numa_may_move(u32 hint, int src_running, int dst_runnin
  * @hint: words of its group, 0 if it is none of the fair class
  * @alone: it has its CPU to itself
  * @may_go: it may run on the CPU that wants to pull it
+ * @fewer: the node of that CPU has fewer tasks of its group
  * @flags: of the pass: with STEER_LBF_SPREAD, the imbalance is allowed by default
  *
  * Return: true if it stays.
  */
-static inline bool steer_numa_task_stays(u32 hint, bool alone, bool may_go, unsigned int flags)
+static inline bool steer_numa_task_stays(u32 hint, bool alone, bool may_go, bool fewer,
+					 unsigned int flags)
 {
 	if (flags & STEER_LBF_SPREAD)
-		return !(hint & STEER_FORK_SPREAD) || !may_go;
+		return !(hint & STEER_FORK_SPREAD) || !may_go || !fewer;
+	if (hint & STEER_FORK_SPREAD)
+		return alone && !fewer;
 	return (hint & STEER_FORK_AFFINE) && alone;
 }
 

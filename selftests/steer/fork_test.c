@@ -413,6 +413,31 @@ TEST_F_TIMEOUT(fork, spread_stays, 180)
 	ASSERT_EQ(0, cg_write(self->cg, "cgroup.kill", "1"));
 }
 
+/*
+ * It is by the tasks of its own group that fork_spread is even: where others fill most of the
+ * parent's node, a child goes there nevertheless. By idle CPUs alone none would.
+ */
+TEST_F_TIMEOUT(fork, spread_beside_others, 180)
+{
+	int nr = 2 * self->t.nr_nodes, home = 0;
+	cpu_set_t node, busy;
+	struct births *b;
+
+	if (self->t.nr_nodes < 2)
+		SKIP(return, "needs two NUMA nodes");
+	node = self->t.node[self->t.nr_nodes - 1];
+	/* Idle are the CPU of the parent, and one more. */
+	busy = cpuset_minus(node, cpuset_one(cpuset_nth(&self->home, 0)));
+	busy = cpuset_minus(busy, cpuset_one(cpuset_nth(&self->home, 1)));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	FAMILY("fork_spread", FORK_STAY, nr, &self->t.cpus, &b);
+	home = inside(&node, b);
+	EXPECT_LE(1, home);
+	EXPECT_GT(nr - 1, home);
+	ASSERT_EQ(0, cg_write(self->cg, "cgroup.kill", "1"));
+}
+
 /* A fork hint never puts a child outside the affinity that it inherits. */
 TEST_F_TIMEOUT(fork, affinity, 180)
 {

@@ -215,6 +215,54 @@ TEST_F_TIMEOUT(numa, only_who_asked, 240)
 	}
 }
 
+/*
+ * Nodes are even for a group that is spread when each has as many of its tasks. So the balancer
+ * leaves them there, although others fill one of the nodes, and it would pull them out by default.
+ */
+TEST_F_TIMEOUT(numa, spread_beside_others, 240)
+{
+	cpu_set_t busy = cpuset_minus(self->home, cpuset_one(cpuset_nth(&self->home, 0)));
+	bool stayed = false;
+
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "fork_spread"));
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &busy, 0));
+	ASSERT_EQ(0, hogs_run(&self->hogs));
+	for (int i = 0; i < TRIES && !stayed; i++) {
+		spinners_stop(&self->tasks);
+		ASSERT_EQ(0, begin(self, self->cg, 1));
+		for (int n = 0; n < self->t.nr_nodes - 1; n++)
+			ASSERT_EQ(0, spinners_add(&self->tasks, self->cg,
+						  cpuset_nth(&self->t.node[n], 1)));
+		ASSERT_EQ(0, spinners_run(&self->tasks));
+		ASSERT_EQ(0, release(self));
+		stayed = !went(self, 0, 1);
+	}
+	EXPECT_TRUE(stayed);
+
+	ASSERT_EQ(0, cg_write(self->cg, "cpu.hint", "none"));
+	EXPECT_TRUE(WAIT_FOR(gone(self, 0, 1) == 1));
+}
+
+/*
+ * While another group has a word, tasks without one are moved, and none of the decisions is one
+ * that a word has changed.
+ */
+TEST_F_TIMEOUT(numa, nothing_for_others, 240)
+{
+	int nr = topo_llc_weight(&self->t);
+
+	if (nr > MAX_TASKS)
+		SKIP(return, "LLC of %d CPUs is too large", nr);
+	ASSERT_EQ(0, cg_write(self->other, "cpu.hint", "fork_spread"));
+	ASSERT_EQ(0, trace_start(&self->trace, "steer", "steer_numa", NULL));
+	ASSERT_EQ(0, begin(self, self->cg, nr));
+	ASSERT_EQ(0, release(self));
+	EXPECT_TRUE(WAIT_FOR(gone(self, 0, nr) > 0));
+	EXPECT_EQ(0, trace_pause(&self->trace));
+	EXPECT_EQ(0, trace_count(&self->trace, "steer_numa", "hint="));
+	EXPECT_EQ(0, COUNT(self->other, "spread"));
+}
+
 /* One that may not leave is not waited for; others of its kind are. */
 TEST_F_TIMEOUT(numa, spread_affinity, 240)
 {

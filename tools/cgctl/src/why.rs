@@ -30,7 +30,7 @@ const CATEGORIES: [Category; 5] = [
     },
     Category {
         name: "fork", followed: "hint_fork_followed", unit: "forks and execs",
-        reasons: &[("hint_fork_full", "less than an idle core in the parent's LLC"),
+        reasons: &[("hint_fork_full", "less than an idle core in the parent's LLC, or no idle CPU to spread to"),
                    ("hint_fork_affinity", "affinity excludes the target LLC")],
         moot: &[],
     },
