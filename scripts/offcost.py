@@ -7,7 +7,7 @@ pristine object, byte for byte and relocation for relocation.
 
 Compiled in, static key off: functions with a static branch on the key, and those of the wakeup path, do what the
 pristine function does, and a no-op for each branch: no conditional branch or move, no call and no memory access outside
-of the stack more. What only the branches lead to is not executed while the key is off and is left out of the count; no-ops
+of the stack more. That holds for what balances between nodes, too. What only the branches lead to is not executed while the key is off and is left out of the count; no-ops
 are, too, because the compiler also aligns with them. What remains is how the compiler shuffles registers in a large
 function when a line is added to it: it is shown, and bounded.
 """
@@ -37,9 +37,12 @@ WAKEUP_PATH = {
     "enqueue_task_fair", "enqueue_entity", "place_entity", "update_curr", "update_deadline",
     "check_preempt_wakeup_fair", "wakeup_preempt", "dequeue_task_fair", "pick_next_task_fair"}
 
+# What balances between nodes runs through these; each has a branch of ours, or it was inlined elsewhere unnoticed.
+BALANCE_PATH = {"sched_balance_find_src_group", "sched_balance_rq", "task_numa_find_cpu", "can_migrate_task"}
+
 # Not run through by a wakeup, unless of a group that has a cpu.max: shown, but not held to anything.
-ELSEWHERE = {"can_migrate_task", "sched_balance_find_dst_group", "__assign_cfs_rq_runtime", "cfs_task_bw_constrained",
-             "rq_online_fair", "tg_set_cfs_bandwidth"}
+ELSEWHERE = {"can_migrate_task", "__assign_cfs_rq_runtime", "cfs_task_bw_constrained", "rq_online_fair",
+             "tg_set_cfs_bandwidth"}
 BRANCHES, CALLS, MEMORY, JUMPS, REST = KINDS = ("branches", "calls", "memory", "jumps", "rest")
 WORK = (BRANCHES, CALLS, MEMORY)
 # Register moves, arithmetic, spills: so many, or one in a hundred of a large function.
@@ -296,6 +299,11 @@ def identical(target: Target, names: list[str], objdump: str) -> Test:
                 else "")
 
 
+def without_branch(costs: Iterable[Cost], wanted: set[str]) -> list[str]:
+    """Those of the functions in which no branch was found; the compiler may have made a name longer."""
+    return sorted(wanted - {cost.name.partition(".")[0] for cost in costs if cost.sites})
+
+
 def key_off(target: Target, names: list[str], objdump: str) -> Test:
     """=y against pristine, function by function."""
     costs: list[Cost] = []
@@ -311,6 +319,7 @@ def key_off(target: Target, names: list[str], objdump: str) -> Test:
         print(f"  {cost.name:<32}{cost.pristine.total():>9}{cost.behind:>11}{cost.sites:>7}       "
               + "".join(f"{cost.extra(kind):>+9}" if cost.extra(kind) else f"{0:>9}" for kind in KINDS))
     bad = [problem for cost in costs for problem in cost.problems()]
+    bad += [f"{name}: has no branch" for name in without_branch(costs, BALANCE_PATH)]
     return Test("=y adds only no-ops", FAILED if bad else PASSED, "; ".join(bad))
 
 

@@ -170,6 +170,13 @@ class Compare(unittest.TestCase):
         self.assertEqual(offcost.Cost("unheard_of", Counter(), Counter(calls=9), 0, 1).problems(),
                          ["unheard_of: +9 calls"])
 
+    def test_balance_path_was_looked_at(self) -> None:
+        """A function that was inlined, or lost its branch, would else be compared with nothing."""
+        costs = [offcost.Cost(name, Counter(), Counter(), 0, sites)
+                 for name, sites in (("balance.isra.0", 1), ("numa", 2), ("no_branch", 0))]
+        self.assertEqual(offcost.without_branch(costs, {"balance", "numa"}), [])
+        self.assertEqual(offcost.without_branch(costs, {"balance", "no_branch", "gone"}), ["gone", "no_branch"])
+
     def test_block_that_is_also_reached_otherwise(self) -> None:
         cost, = self.cost(PRISTINE, OURS.replace("je     b <f+0xb>", "je     11 <f+0x11>"))
         self.assertEqual((cost.behind, cost.problems()), (0, ["f: +1 branches", "f: +1 calls"]))
