@@ -58,6 +58,7 @@ LOGS = ROOT / "build/check"
 # Placement tests are left out there: emulated with checkers, tasks arrive long after they were sent.
 # gang_test would take more than five minutes; churn_test has gangs, too.
 DEBUG_PROGRAMS = ("stat_trace_test", "slice_test", "headroom_test", "churn_test")
+DEBUG_NODES = ("churn_test",)  # of them, on a machine of two nodes
 # These switch static keys on and off, which the kernel with jump labels does by patching code under cpus_read_lock().
 JUMP_PROGRAMS = ("interface_test", "delegation_test", "churn_test")
 # What the debug kernel runs on that machine, with the same tests.
@@ -140,8 +141,10 @@ def selftests(topology: str, variant: str = "base", programs: Sequence[str] = ()
 
 def debug_selftests(target: Target) -> list[Test]:
     """On the debug kernel it is reports that count; where tasks go is judged on the fast one, but for who is held back.
-    With the 16 CPUs of "split", churn_test alone takes more than ten minutes, and does less of everything."""
-    return selftests("nosmt", "debug", DEBUG_PROGRAMS)(target)
+    With the 16 CPUs of "split", churn_test alone takes more than ten minutes, and does less of everything. It has two
+    nodes, so that what balances between them is churned as well."""
+    others = [name for name in DEBUG_PROGRAMS if name not in DEBUG_NODES]
+    return [*selftests("nosmt", "debug", others)(target), *selftests("dual", "debug", DEBUG_NODES)(target)]
 
 
 def jump_selftests(target: Target) -> list[Test]:

@@ -43,6 +43,7 @@ TOPOLOGIES = {
     "split": Topology(nodes=2, llcs=2, cores=2, threads=2),
     "quad": Topology(nodes=4, llcs=1, cores=4, threads=1),
     "nosmt": Topology(nodes=1, llcs=2, cores=4, threads=1),
+    "dual": Topology(nodes=2, llcs=1, cores=4, threads=1),
     "single": Topology(nodes=1, llcs=1, cores=2, threads=2),
     "up": Topology(nodes=1, llcs=1, cores=1, threads=1),
 }
