@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
 import resource
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
 FLAGS = ["-static", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
@@ -843,6 +847,186 @@ class Join(Workload):
             (Path(directory) / "cgroup.procs").touch()
             result = self.run_program(directory, "/nonexistent", status=1)
             self.assertIn("/nonexistent: No such file", result.stderr)
+            for slice_us in ("99", "100001", "x", "1ms"):
+                result = self.run_program(directory, "--slice", slice_us, "true", status=2)
+                self.assertIn(f"'{slice_us}' is not a number of microseconds from 100 to 100000", result.stderr)
+
+    def test_slice(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "cgroup.procs").touch()
+            show = "grep -o 'se.slice.*' /proc/self/sched || echo 'se.slice : 2000000'"
+            self.assertRegex(self.run_program(directory, "--slice", "2000", "sh", "-c", show).stdout, r": +2000000$")
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Server(threading.Thread):
+    """A memcached, redis or web server for tests: it stores, and answers with `answer` instead if that is given."""
+
+    def __init__(self, kind: str, answer: bytes = b"", delay: float = 0.0):
+        super().__init__(daemon=True)
+        self.kind, self.answer, self.delay = kind, answer, delay
+        self.values: dict[bytes, bytes] = {}
+        self.counts = {"get": 0, "set": 0}
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = str(self.socket.getsockname()[1])
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                stream = connection.makefile("rwb")
+            threading.Thread(target=self.serve, args=(stream,), daemon=True).start()
+
+    def close(self) -> None:
+        """Ends accept(), too, which closing alone would not."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def serve(self, stream: Any) -> None:
+        try:
+            while words := self.request(stream):
+                self.counts[words[0]] += 1
+                if words[0] == "set":
+                    self.values[words[1]] = words[2]
+                elif self.delay:
+                    time.sleep(self.delay)
+                stream.write(self.answer if self.answer and words[0] == "get" else self.reply(words))
+                stream.flush()
+        except OSError:
+            pass
+        finally:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    def request(self, stream: Any) -> tuple[Any, ...] | None:
+        words = stream.readline().split()
+        if not words:
+            return None
+        if self.kind == "http":
+            while stream.readline().strip():
+                pass
+            return "get", words[1]
+        if self.kind == "redis":
+            values = [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(int(words[0][1:]))]
+            return (values[0].decode().lower(), *values[1:])
+        if words[0] == b"set":
+            return "set", words[1], stream.read(int(words[4]) + 2)[:-2]
+        return "get", words[1]
+
+    def reply(self, words: tuple[Any, ...]) -> bytes:
+        if words[0] == "set":
+            return b"+OK\r\n" if self.kind == "redis" else b"STORED\r\n"
+        if self.kind == "http":
+            size = int(words[1].lstrip(b"/"))
+            return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+        value = self.values[words[1]]
+        if self.kind == "redis":
+            return b"$%d\r\n%s\r\n" % (len(value), value)
+        return b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (words[1], len(value), value)
+
+
+class Ask(Workload):
+    name = "ask"
+
+    def server(self, kind: str, answer: bytes = b"", delay: float = 0.0) -> Server:
+        server = Server(kind, answer, delay)
+        self.addCleanup(server.close)
+        return server
+
+    def ask(self, server: Server, *arguments: str) -> dict:
+        return self.run_json("--kind", server.kind, "--port", server.port, "--connections", "4", "--threads", "2",
+                             "--keys", "20", *arguments)
+
+    def test_each_protocol(self) -> None:
+        for kind in ("memcached", "redis", "http"):
+            with self.subTest(kind):
+                server = self.server(kind)
+                found = self.ask(server, "--rate", "500", "--warmup", "0.1", "--runtime", "0.4")
+                self.assertEqual((found["benchmark"], found["kind"], found["unfinished"]), ("ask", kind, 0))
+                self.assertTrue(120 < found["latency_us"]["samples"] < 280, found)
+                self.assertEqual(found["latency_us"]["rps"], found["latency_us"]["samples"] / 0.4)
+                # All keys first, and then some of the requests.
+                self.assertEqual(server.counts["set"] > 20, kind != "http")
+
+    def test_the_same_schedule(self) -> None:
+        """The number of requests is the seed's and the rate's, however the server answers."""
+        samples = [self.ask(self.server("redis", delay=delay), "--rate", "300", "--runtime", "0.3", "--seed", seed)[
+            "latency_us"]["samples"] for seed, delay in (("1", 0.0), ("1", 0.01), ("2", 0.0))]
+        self.assertEqual(samples[0], samples[1])
+        self.assertNotEqual(samples[0], samples[2])
+
+    def test_who_waits_counts(self) -> None:
+        """Answers of 20 ms and four connections are 200 a second; of 400 asked, the rest waits, and is not left out."""
+        found = self.ask(self.server("redis", delay=0.02), "--rate", "400", "--runtime", "0.5", "--sets", "0")
+        self.assertGreater(found["latency_us"]["p99"], 100_000)
+
+    def test_closed(self) -> None:
+        """A connection asks when it has its answer: no more than 50 a second each of a server that takes 20 ms."""
+        found = self.ask(self.server("redis", delay=0.02), "--runtime", "0.5", "--sets", "0")
+        self.assertTrue(0 < found["latency_us"]["rps"] <= 4 * 50 + 8, found)
+        self.assertGreaterEqual(found["latency_us"]["p50"], 20_000)
+
+    def test_unanswered(self) -> None:
+        found = self.ask(self.server("redis", delay=30), "--rate", "50", "--runtime", "0.2", "--sets", "0")
+        self.assertEqual(found["unfinished"], found["latency_us"]["samples"])
+        self.assertEqual(found["latency_us"]["rps"], 0)
+
+    def test_wrong_answers(self) -> None:
+        for kind, answer in (("memcached", b"ERROR\r\n"), ("redis", b"-ERR unknown command\r\n"),
+                             ("redis", b"$-1\r\n"), ("http", b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx"),
+                             ("redis", b"$64\r\n" + b"y" * 64 + b"\r\n")):
+            with self.subTest(answer):
+                server = self.server(kind, answer)
+                result = self.run_program("--kind", kind, "--port", server.port, "--runtime", "0.2", "--keys", "2",
+                                          "--sets", "0", status=1)
+                self.assertIn(f"ask: not an answer of a {kind} server: '", result.stderr)
+
+    def test_refused(self) -> None:
+        self.check_refused([
+            (["--kind", "smtp"], "--kind: 'smtp' is not accepted; give memcached, redis or http"),
+            (["--kind", "redis"], "--port: it is missing; give a TCP port from 1 to 65535"),
+            (["--kind", "redis", "--port", "1", "--connections", "2", "--threads", "3"],
+             "--threads: 3 are more than 2 connections"),
+            (["--rate", "0"], "--rate: '0' is not accepted; give requests a second from 1 to 1000000000")])
+
+    def test_cross_build(self) -> None:
+        self.check_cross_build()
+
+
+class Again(Workload):
+    name = "again"
+
+    def test_counts(self) -> None:
+        loop = "i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done"
+        found = self.run_json("-j", "2", "-r", "0.5", "--", "sh", "-c", loop)
+        self.assertEqual((found["benchmark"], found["jobs"]), ("again", 2))
+        self.assertGreater(found["runs"], 2)
+        # Those that were not over have a part each.
+        self.assertTrue(found["runs"] <= found["work"] <= found["runs"] + 2 * 5, found)
+        self.assertTrue(math.isclose(found["work"], found["cpu_s"] / found["run_cpu_s"], rel_tol=1e-2))
+
+    def test_ended(self) -> None:
+        """SIGTERM ends it, and it tells what it did until then; nothing of it is left."""
+        with subprocess.Popen([self.program, "--json", "-j", "1", "--", "sh", "-c", "exec sleep 0.0517"], text=True,
+                              stdout=subprocess.PIPE) as process:
+            time.sleep(0.5)
+            process.terminate()
+            found = json.loads(process.communicate(timeout=PATIENCE)[0])
+        self.assertTrue(0.3 < found["seconds"] < PATIENCE and found["runs"] >= 1, found)
+
+    def test_no_work(self) -> None:
+        self.assertIn("again: false has failed: status 1", self.run_program("--", "false", status=1).stderr)
+        self.assertIn("no run of sleep was over", self.run_program("-r", "0.1", "--", "sleep", "5", status=1).stderr)
+
+    def test_refused(self) -> None:
+        self.check_refused([([], "no command; give one behind --"),
+                            (["-j", "0", "--", "true"], f"-j, --jobs: '0' is not accepted; {WHOLE} 1 to 1024")])
 
     def test_cross_build(self) -> None:
         self.check_cross_build()

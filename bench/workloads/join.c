@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * join GROUP [--cookie] COMMAND [ARGUMENT]...
+ * join GROUP [--cookie] [--slice MICROSECONDS] COMMAND [ARGUMENT]...
  *
  * Runs a command in a cgroup from its first instruction on. With --cookie it
  * gets a core scheduling cookie of its own before, which all that it starts
  * inherits: only they share a core then. Where the kernel or the machine has no
- * core scheduling, that is an error, and not left out.
+ * core scheduling, that is an error, and not left out. With --slice it asks for
+ * slices of that length (sched_setattr()), as all that it starts then does; the
+ * kernel takes 100 to 100000.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched/types.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef PR_SCHED_CORE
@@ -46,6 +51,19 @@ static int enter(const char *group)
 	return err;
 }
 
+static int ask_for_slices(const char *text)
+{
+	struct sched_attr attr = { .size = sizeof(attr) };
+	char *end;
+
+	attr.sched_runtime = strtoul(text, &end, 10) * 1000;
+	if (*end || attr.sched_runtime < 100000 || attr.sched_runtime > 100000000) {
+		fprintf(stderr, "join: --slice: '%s' is not a number of microseconds from 100 to 100000\n", text);
+		return 2;
+	}
+	return syscall(SYS_sched_setattr, 0, &attr, 0) ? complain("sched_setattr") : 0;
+}
+
 int main(int argc, char **argv)
 {
 	int at = 2;
@@ -55,8 +73,15 @@ int main(int argc, char **argv)
 			return complain("a cookie for core scheduling");
 		at++;
 	}
+	if (argc > at + 1 && !strcmp(argv[at], "--slice")) {
+		int err = ask_for_slices(argv[at + 1]);
+
+		if (err)
+			return err;
+		at += 2;
+	}
 	if (argc <= at || argv[at][0] == '-') {
-		fprintf(stderr, "join: usage: join GROUP [--cookie] COMMAND [ARGUMENT]...\n");
+		fprintf(stderr, "join: usage: join GROUP [--cookie] [--slice MICROSECONDS] COMMAND [ARGUMENT]...\n");
 		return 2;
 	}
 	if (enter(argv[1]))

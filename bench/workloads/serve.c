@@ -25,6 +25,7 @@
  */
 #define _GNU_SOURCE
 #include "compute.h"
+#include "schedule.h"
 
 #include <pthread.h>
 
@@ -35,9 +36,6 @@
 #define LINE		64
 #define CALIBRATION	25
 #define STACK		(64 * 1024)
-
-/* An arrival that never comes */
-#define NO_MORE		UINT64_MAX
 
 static struct {
 	const char *stages;
@@ -149,31 +147,6 @@ static uint64_t begin_ns;
 static pthread_barrier_t barrier;
 static cpu_set_t allowed;
 
-/* Steele, Lea and Flood's SplitMix64 */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t value = *state += 0x9e3779b97f4a7c15ULL;
-
-	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-	return value ^ (value >> 31);
-}
-
-/* The natural logarithm of 0 < @x <= 1, by its series: all that libm is wanted for */
-static double logarithm(double x)
-{
-	double sum = 0, term, y;
-	int halvings = 0;
-
-	for (; x < 0.5; x *= 2)
-		halvings++;
-	y = (x - 1) / (x + 1);
-	term = y;
-	for (int i = 1; i < 24; i += 2, term *= y * y)
-		sum += term / i;
-	return 2 * sum - halvings * 0.6931471805599453;
-}
-
 /*
  * When the next request of a pair is due after @now, both in ns after the begin:
  * exponential gaps, at the rate of the stage that they fall into. A gap that
@@ -189,8 +162,7 @@ static uint64_t next_arrival(struct pair *pair, uint64_t now)
 			continue;
 		if (now < stages[i].begin)
 			now = stages[i].begin;
-		gap = -logarithm(((next_random(&pair->random) >> 11) + 1) * 0x1p-53);
-		gap = gap / rate * NSEC_PER_SEC;
+		gap = random_gap(&pair->random, rate);
 		if (gap < stages[i].end - now)
 			return now + (uint64_t)gap;
 		now = stages[i].end;
