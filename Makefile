@@ -91,8 +91,8 @@ selftests-deb: setup-kernel ## a Debian package of the kselftests
 repo: setup-kernel setup-cgctl setup-repo ## a signed apt repository of the packages (REPO= directory, REPO_KEY= fingerprint, FLAVOUR=, BUILD=)
 	@$(PYTHON) scripts/repo.py
 
-install-test: setup-deb setup-cgctl setup-repo setup-image ## install, boot, upgrade, remove the packages in Debian machines with GRUB (FLAVOUR=cloud RELEASE=trixie|bookworm, SELFTESTS= options; hours without KVM)
-	@$(PYTHON) vm/install_test.py $(if $(RELEASE),--release '$(RELEASE)') $(if $(SELFTESTS),--selftests '$(SELFTESTS)')
+install-test: setup-deb setup-cgctl setup-repo setup-image ## install, boot, upgrade, remove the packages in Debian machines with GRUB (FLAVOUR=cloud RELEASE=trixie|bookworm, SELFTESTS= options, SECURE_BOOT=1: with UEFI and a key of one's own; hours without KVM)
+	@$(PYTHON) $(if $(SECURE_BOOT:0=),vm/secure_boot.py,vm/install_test.py) $(if $(RELEASE),--release '$(RELEASE)') $(if $(SELFTESTS),--selftests '$(SELFTESTS)')
 
 vm-image: setup-deb setup-cgctl setup-repo setup-image ## a qcow2 image with Debian, the built kernel and cgctl, to boot with one command (FLAVOUR=cloud, RELEASE=trixie)
 	@$(PYTHON) vm/image.py $(if $(RELEASE),--release '$(RELEASE)')

@@ -34,7 +34,7 @@ import provenance  # noqa: E402
 import release_version  # noqa: E402
 import repo  # noqa: E402
 from common import ROOT, Fail, Target, run_main  # noqa: E402
-from debian_disk import Machine, Served  # noqa: E402
+from debian_disk import Kind, Machine, Served  # noqa: E402
 from ktap import FAILED, PASSED, Test  # noqa: E402
 from page_examples import examples  # noqa: E402
 from run import accelerator  # noqa: E402
@@ -46,6 +46,9 @@ EXAMPLE = "https://EXAMPLE.ORG/cgroup-steer"
 # What the page asks about is answered here, and what is printed for people to read stays short.
 APT = 'APT::Get::Assume-Yes "true";\\nDpkg::Use-Pty "false";\\n'
 SERVICE = "[Service]\\nExecStart=/bin/sleep infinity\\nCPUWeight=100\\n[Install]\\nWantedBy=multi-user.target\\n"
+# A module that Debian has as source only, built for our kernel as soon as its headers are there.
+DKMS = ("dkms", "gcc", "make", "acpi-call-dkms")
+DKMS_MODULE = "acpi_call"
 LONG = 3600.0  # seconds, for what installs kernels or runs all selftests on an emulated machine
 
 
@@ -160,6 +163,7 @@ def walk(machine: Machine, out: Path, name: str, flavour: str, builds: Sequence[
          only: str) -> list[Test]:
     """From Debian's kernel to ours, on to the next build, back, and away again."""
     first, second = builds
+    modules = flavour != "small"
     transcript = out / f"transcript-{name}.txt"
     transcript.write_text("", encoding="utf-8")
     walked = Walk(machine, transcript)
@@ -175,10 +179,14 @@ def walk(machine: Machine, out: Path, name: str, flavour: str, builds: Sequence[
         machine.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*")
         walked.section("install", "Install", uri, flavour)
         walked.does("kselftests are installed", "apt-get install steer-selftests", seconds=LONG)
+        if modules:
+            walked.section("modules", "Modules", uri, flavour)
 
         walked.boot("by GRUB's default entry")
         walked.runs("after the installation", first.release)
         walked.no_failed_unit("our kernel")
+        if modules:
+            walked.does("a module of DKMS", f"modprobe {DKMS_MODULE} && dkms status", first.release)
         walked.three_ways()
         # By now a unit uses the cpu controller: without one, no group has the files that doctor looks for.
         said = walked.does("doctor", "cgctl doctor", "this kernel has cpu.hint", "cgctl.service runs")
@@ -241,7 +249,7 @@ def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test
     begin = time.monotonic()
     builds = [make_build(target, flavour, number) for number in (0, int(release_version.of_source().split(".")[2]) + 1)]
     disk = out / f"{release}.raw"
-    debian_disk.copy_sparse(debian_disk.build(target, release), disk)
+    debian_disk.copy_sparse(debian_disk.build(target, release, Kind("dkms", DKMS)), disk)
     shutil.rmtree(out / f"repo-{release}", ignore_errors=True)
     machine = Machine(disk, out / f"logs-{release}", accelerator(target.arch) == "kvm")
     tests: list[Test] = []
@@ -253,15 +261,15 @@ def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test
         disk.unlink(missing_ok=True)
         consoles = sorted((out / f"logs-{release}").glob("console*"))
         tests += ktap.complaints("".join(path.read_text(errors="replace") for path in consoles))
-    write_result(out / f"result-{release}.txt", release, builds, tests, time.monotonic() - begin)
+    write_result(out / f"result-{release}.txt", "make install-test", release, builds, tests, time.monotonic() - begin)
     return tests
 
 
-def write_result(path: Path, release: str, builds: Sequence[Build], tests: list[Test],
+def write_result(path: Path, command: str, release: str, builds: Sequence[Build], tests: list[Test],
                  seconds: float) -> None:
     counts = ktap.counted(ktap.summary(tests))
-    lines = ["make install-test", f"commit {provenance.revision() or 'unknown'}",
-             f"Debian {release}: {builds[0].release}, then {builds[1].release}",
+    lines = [command, f"commit {provenance.revision() or 'unknown'}",
+             f"Debian {release}: {', then '.join(build.release for build in builds)}",
              f"{time.strftime('%Y-%m-%d', time.gmtime())}, {counts}, {seconds / 60:.0f} minutes", "",
              *(f"{test.status:8}{test.name}{': ' if test.detail else ''}{test.detail}" for test in tests)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

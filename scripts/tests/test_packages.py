@@ -12,11 +12,12 @@ from pathlib import Path
 import context
 import deb
 import deb_control
+import debian_disk
 import debian_package
 import release_version
 import repo
 from common import Fail, capture
-from debian_disk import Served
+from debian_disk import Kind, Machine, Served
 from packages import Apt
 from page_examples import examples
 
@@ -367,6 +368,88 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-U' {
             done = subprocess.run(["sh", "-ec", command.replace("/boot/grub/grub.cfg", str(menu)).replace(
                 "grub-reboot", "printf %s")], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, "gnulinux-advanced-U>gnulinux-6.1.0-56-cloud-amd64-advanced-U")
+
+
+class SecureBoot(unittest.TestCase):
+    """What the page says to do, with commands that only note that they were called."""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+        tools = self.root / "tools"
+        tools.mkdir()
+        for name in ("openssl", "sbsign", "mokutil"):
+            (tools / name).write_text(f'#!/bin/sh\necho {name} "$@" >>"{self.root}/called"\n'
+                                      f'[ ! -e "{self.root}/{name}-fails" ]\n')
+            (tools / name).chmod(0o755)
+        self.environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+        page = (context.ROOT / "packaging/README.md").read_text(encoding="utf-8")
+        self.commands = [command for block in examples(page, "Secure Boot") for command, _ in block]
+        self.hook = self.root / "etc/kernel/postinst.d/sign-steer"
+        self.hook.parent.mkdir(parents=True)
+        (self.root / "boot").mkdir()
+
+    def do(self, contained: str) -> None:
+        for command in self.commands:
+            if contained in command:
+                subprocess.run(["sh", "-c", command.replace("/etc/", f"{self.root}/etc/").replace(
+                    "/boot/", f"{self.root}/boot/")], env=self.environment, check=True)
+
+    def signs(self, release: str) -> int:
+        image = self.root / f"boot/vmlinuz-{release}"
+        return subprocess.run(["sh", self.hook, release, image], env=self.environment, check=False).returncode
+
+    def called(self) -> str:
+        path = self.root / "called"
+        return path.read_text() if path.exists() else ""
+
+    def test_each_installed_kernel_is_signed_and_no_other(self) -> None:
+        for release in ("6.12.1-steer0.1.0-cloud", "6.12.1-steer0.1.1", "6.12.118+deb13-amd64"):
+            (self.root / f"boot/vmlinuz-{release}").touch()
+        self.do("postinst.d/sign-steer <<")
+        self.do("chmod 755")
+        self.do("for image")
+        signed = [line.split()[-1].rpartition("/")[2] for line in self.called().splitlines() if "sbsign" in line]
+        self.assertEqual(["vmlinuz-6.12.1-steer0.1.0-cloud", "vmlinuz-6.12.1-steer0.1.1"], sorted(signed))
+
+    def test_hook_leaves_debians_kernels_alone(self) -> None:
+        self.do("postinst.d/sign-steer <<")
+        self.assertEqual(0, self.signs("6.12.118+deb13-amd64"))
+        self.assertEqual("", self.called())
+
+    def test_installation_fails_when_signing_does(self) -> None:
+        self.do("postinst.d/sign-steer <<")
+        (self.root / "sbsign-fails").touch()
+        self.assertNotEqual(0, self.signs("6.12.1-steer0.1.0"))
+
+    def test_key_is_imported_after_it_was_made_and_used(self) -> None:
+        order = [next(i for i, command in enumerate(self.commands) if part in command)
+                 for part in ("openssl req", "for image", "mokutil --import", "systemctl reboot")]
+        self.assertEqual(sorted(order), order)
+
+
+class Disks(unittest.TestCase):
+    """Of machines that boot by BIOS or UEFI."""
+
+    def test_loader(self) -> None:
+        self.assertIn("grub-pc", debian_disk.PLAIN.all_packages())
+        packages = Kind("name", ("dkms",), uefi=True).all_packages()
+        self.assertIn("dkms", packages)
+        self.assertIn("shim-signed", packages)
+        self.assertNotIn("grub-pc", packages)
+
+    def test_file_system_is_behind_what_uefi_reads(self) -> None:
+        self.assertEqual(debian_disk.FIRST_SECTOR, debian_disk.PLAIN.root)
+        self.assertEqual(debian_disk.FIRST_SECTOR + debian_disk.EFI_SECTORS, Kind("name", uefi=True).root)
+
+    def test_firmware(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            plain = Machine(Path(name, "disk"), Path(name)).command([])
+            secure = Machine(Path(name, "disk"), Path(name), variables=Path(name, "vars")).command([])
+        self.assertFalse([word for word in plain if "pflash" in word])
+        self.assertIn(f"if=pflash,unit=1,format=raw,file={name}/vars", secure)
+        self.assertIn("q35,smm=on", secure)
 
 
 class Latest(unittest.TestCase):
