@@ -116,7 +116,7 @@ def walk(walked: Walk, uri: str, flavour: str, release: str) -> None:
     machine.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*")
     walked.section("install", "Install", uri, flavour)
     walked.does("headers", f"apt-get install {deb.flavoured('linux-headers-steer', flavour)}", seconds=install_test.LONG)
-    machine.run(f"cp /boot/vmlinuz-{release} /root/not-signed")
+    machine.run(f"cp /boot/vmlinuz-{release} /var/tmp/not-signed")
     for command in commands(PAGE.read_text(encoding="utf-8"), "Secure Boot", uri, flavour):
         # mokutil asks twice.
         answered = f"printf '%s\\n%s\\n' '{PASSWORD}' '{PASSWORD}' | {command}" if "mokutil --import" in command else command
@@ -134,9 +134,9 @@ def walk(walked: Walk, uri: str, flavour: str, release: str) -> None:
     walked.does("a module of the kernel's own is taken", "modprobe dummy && grep dummy /proc/modules")
     walked.does("DKMS's module is taken, with its key enrolled", f"modprobe {DKMS_MODULE} && grep {DKMS_MODULE} /proc/modules")
     walked.does("a module that is not signed is refused",
-                f"cp $(modinfo -n {DKMS_MODULE}) /root/m.ko.xz; xz -df /root/m.ko.xz; strip --strip-debug /root/m.ko; "
-                f"rmmod {DKMS_MODULE}; insmod /root/m.ko", "Key was rejected", status=1)
-    walked.does("the kernel as the package has it", f"cp /root/not-signed /boot/vmlinuz-{release}")
+                f"cp $(modinfo -n {DKMS_MODULE}) /var/tmp/m.ko.xz; xz -df /var/tmp/m.ko.xz; strip --strip-debug /var/tmp/m.ko; "
+                f"rmmod {DKMS_MODULE}; insmod /var/tmp/m.ko", "Key was rejected", status=1)
+    walked.does("the kernel as the package has it", f"cp /var/tmp/not-signed /boot/vmlinuz-{release}")
     machine.leave("reboot")
     machine.power_on()
     walked.check("a kernel that is not signed is refused", machine.shows([REFUSED], 300) == REFUSED,
