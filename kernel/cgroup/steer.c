@@ -255,6 +255,7 @@ int steer_tg_online(struct task_group *tg)
 void steer_tg_offline(struct task_group *tg)
 {
 	steer_gang_tg_offline(tg);
+	steer_headroom_offline(tg);
 
 	guard(mutex)(&steer_mutex);
 
@@ -296,7 +297,11 @@ static const char * const steer_stat_keys[STEER_NR_COUNTERS] = {
 	[STEER_NR_PREEMPT_FOLLOWED] = "hint_preempt_followed",
 	[STEER_NR_PACK_FOLLOWED] = "hint_pack_followed",
 	[STEER_NR_PACK_FULL] = "hint_pack_full",
+	[STEER_NR_ENERGY_FOLLOWED] = "hint_energy_followed",
+	[STEER_NR_ENERGY_FULL] = "hint_energy_full",
 	[STEER_NR_ENERGY_UNAVAILABLE] = "hint_energy_unavailable",
+	[STEER_NR_ENERGY_MOVED] = "hint_energy_moved",
+	[STEER_NR_ENERGY_HELD] = "hint_energy_held",
 	[STEER_NR_BALANCE_HELD] = "hint_balance_held",
 	[STEER_NR_BALANCE_OVERLOADED] = "hint_balance_overloaded",
 	[STEER_NR_BALANCE_GAVE_UP] = "hint_balance_gave_up",
@@ -304,18 +309,12 @@ static const char * const steer_stat_keys[STEER_NR_COUNTERS] = {
 	[STEER_NR_NUMA_TOGETHER] = "hint_numa_together",
 };
 
-/**
- * steer_stat_show - add the counters to cpu.stat
- * @sf: where to
- * @tg: the group; shows nothing unless it has, or had, effective words
- */
-void steer_stat_show(struct seq_file *sf, struct task_group *tg)
+static void steer_hint_stat_show(struct seq_file *sf, struct task_group *tg)
 {
 	struct steer_stats __percpu *stats = READ_ONCE(tg->steer.stats);
 	struct steer_stats sum = { };
 	int i, cpu;
 
-	steer_gang_stat_show(sf, tg);
 	if (!stats)
 		return;
 
@@ -325,6 +324,18 @@ void steer_stat_show(struct seq_file *sf, struct task_group *tg)
 	}
 	for (i = 0; i < STEER_NR_COUNTERS; i++)
 		seq_printf(sf, "%s %llu\n", steer_stat_keys[i], sum.count[i]);
+}
+
+/**
+ * steer_stat_show - add the counters to cpu.stat
+ * @sf: where to
+ * @tg: the group; shows nothing of a file that it does not use, and never did
+ */
+void steer_stat_show(struct seq_file *sf, struct task_group *tg)
+{
+	steer_gang_stat_show(sf, tg);
+	steer_hint_stat_show(sf, tg);
+	steer_headroom_stat_show(sf, tg);
 }
 
 static int steer_hint_show(struct seq_file *sf, void *v)

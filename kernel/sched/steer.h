@@ -47,7 +47,11 @@ enum steer_counter {
 	STEER_NR_PREEMPT_FOLLOWED,
 	STEER_NR_PACK_FOLLOWED,
 	STEER_NR_PACK_FULL,
+	STEER_NR_ENERGY_FOLLOWED,
+	STEER_NR_ENERGY_FULL,
 	STEER_NR_ENERGY_UNAVAILABLE,
+	STEER_NR_ENERGY_MOVED,
+	STEER_NR_ENERGY_HELD,
 	STEER_NR_BALANCE_HELD,
 	STEER_NR_BALANCE_OVERLOADED,
 	STEER_NR_BALANCE_GAVE_UP,
@@ -110,6 +114,11 @@ void __steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle
 bool __steer_numa_stays(struct rq *rq, int dst_cpu, unsigned int flags);
 bool __steer_to_nid(struct task_struct *p, int dst_nid, int src_running, int dst_running,
 		    bool allowed);
+
+int __steer_energy_wake(struct task_struct *p, int prev_cpu);
+int __steer_energy_fork(struct task_struct *p, int parent_cpu);
+void __steer_energy_tick(struct rq *rq, struct task_struct *p);
+bool __steer_energy_hold(struct task_struct *p, int src_cpu, int dst_cpu);
 
 /**
  * steer_wake_cpu - place a waking task as its group's hints, or its headroom, ask
@@ -269,6 +278,62 @@ static __always_inline bool steer_wake_yields(struct task_struct *p,
 	       __steer_wake_yields(p, curr);
 }
 
+#ifdef CONFIG_CGROUP_STEER_ENERGY
+/**
+ * steer_energy_asked - is a task of the fair class to be placed by what it costs?
+ * @p: the task; p->pi_lock or the rq lock is held
+ *
+ * Return: true if its group asks for that, and some CPUs have an energy model.
+ */
+static __always_inline bool steer_energy_asked(struct task_struct *p)
+{
+	return static_branch_unlikely(&steer_hint_key.key) && (steer_hint(p) & STEER_ENERGY) &&
+	       sched_energy_enabled();
+}
+
+/**
+ * steer_energy_wakes - does a wakeup begin with a comparison of costs?
+ * @p: the waking task; p->pi_lock is held
+ * @by_default: it does without a word, because no CPU is overutilised
+ *
+ * Return: true if it does.
+ */
+static __always_inline bool steer_energy_wakes(struct task_struct *p, bool by_default)
+{
+	return by_default || steer_energy_asked(p);
+}
+
+/**
+ * steer_energy_cpu - place a waking task by what it costs
+ * @p: the waking task; p->pi_lock is held
+ * @prev_cpu: where it ran last
+ * @otherwise: how a task is placed whose group has not asked
+ *
+ * Return: the CPU to go to, or -1 to place it for performance.
+ */
+static __always_inline int steer_energy_cpu(struct task_struct *p, int prev_cpu,
+					    int (*otherwise)(struct task_struct *p, int prev_cpu))
+{
+	return steer_energy_asked(p) ? __steer_energy_wake(p, prev_cpu) : otherwise(p, prev_cpu);
+}
+
+/**
+ * steer_energy_tick - look at the running task now and then
+ * @rq: its runqueue, whose lock is held
+ * @p: the task
+ */
+static __always_inline void steer_energy_tick(struct rq *rq, struct task_struct *p)
+{
+	if (steer_energy_asked(p))
+		__steer_energy_tick(rq, p);
+}
+#else
+static inline bool steer_energy_asked(struct task_struct *p) { return false; }
+#define steer_energy_wakes(p, by_default)		((void)(p), (by_default))
+#define steer_energy_cpu(p, prev_cpu, otherwise)	((otherwise)(p, prev_cpu))
+static inline void steer_energy_tick(struct rq *rq, struct task_struct *p) { }
+#endif
+
 #else /* !CONFIG_CGROUP_STEER */
 
 static inline int steer_tg_online(struct task_group *tg) { return 0; }
@@ -292,6 +357,9 @@ static inline void steer_numa_uneven(struct sched_group *busiest, int dst_cpu, i
 	((void)(p), (void)(dst_nid), (void)(src_running), (void)(dst_running), (allowed))
 static inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
 				      struct sched_domain *sd) { return false; }
+#define steer_energy_wakes(p, by_default)		((void)(p), (by_default))
+#define steer_energy_cpu(p, prev_cpu, otherwise)	((otherwise)(p, prev_cpu))
+static inline void steer_energy_tick(struct rq *rq, struct task_struct *p) { }
 static inline u64 steer_slice(struct sched_entity *se, u64 base) { return base; }
 static inline bool steer_wake_yields(struct task_struct *p,
 				     struct task_struct *curr) { return false; }

@@ -8,6 +8,7 @@
 #ifndef _KERNEL_SCHED_STEER_COMPAT_H
 #define _KERNEL_SCHED_STEER_COMPAT_H
 
+#include <linux/energy_model.h>
 #include <linux/hrtimer.h>
 #include <linux/kernel_stat.h>
 #include <linux/tick.h>
@@ -89,6 +90,23 @@ static inline void steer_hrtimer_setup(struct hrtimer *timer,
 #else
 #define steer_util_min(p)		((void)(p), 0UL)
 #define steer_util_max(p)		((void)(p), (unsigned long)SCHED_CAPACITY_SCALE)
+#endif
+
+#ifdef CONFIG_CGROUP_STEER_ENERGY
+/* What a unit of utilisation costs at the level that gives this performance; under RCU. */
+static inline unsigned long steer_em_cost(struct em_perf_domain *em, unsigned long performance)
+{
+	struct em_perf_state *states = rcu_dereference(em->em_table)->state;
+	int level;
+
+	/* 6.13 limits the levels that may be taken. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	level = em_pd_get_efficient_state(states, em, performance);
+#else
+	level = em_pd_get_efficient_state(states, em->nr_perf_states, performance, em->flags);
+#endif
+	return states[level].cost;
+}
 #endif
 
 #ifdef CONFIG_NO_HZ_COMMON

@@ -1258,6 +1258,12 @@ int __steer_fork_cpu(struct task_struct *p, int parent_cpu)
 
 	lockdep_assert_held(&p->pi_lock);
 
+	/* A fork word comes first. */
+	if (!(hint & STEER_FORK) && steer_energy_asked(p)) {
+		found = __steer_energy_fork(p, parent_cpu);
+		if (found >= 0)
+			return found;
+	}
 	if (!(hint & (STEER_FORK | STEER_PACK)))
 		return -1;
 
@@ -1318,6 +1324,9 @@ bool __steer_balance_hold(struct task_struct *p, int dst_cpu,
 
 	lockdep_assert_rq_held(cpu_rq(src_cpu));
 
+	if (sd->nr_balance_failed <= sd->cache_nice_tries && steer_energy_asked(p) &&
+	    __steer_energy_hold(p, src_cpu, dst_cpu))
+		return true;
 	if (!(hint & (STEER_WAKE | STEER_FORK_AFFINE)) || steer_same_llc(src_cpu, dst_cpu))
 		return false;
 	if (!(hint & STEER_WAKE))

@@ -22,7 +22,8 @@ static const char * const counters[] = {
 	"hint_pack_followed", "hint_pack_full",
 	"hint_slice_followed", "hint_slice_custom",
 	"hint_preempt_followed",
-	"hint_energy_unavailable",
+	"hint_energy_followed", "hint_energy_full", "hint_energy_unavailable",
+	"hint_energy_moved", "hint_energy_held",
 	"hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up",
 	"hint_numa_spread", "hint_numa_together",
 };

@@ -53,6 +53,20 @@ enum steer_numa_path {
 	STEER_NUMA_QUEUED,
 	STEER_NUMA_MEMORY,
 };
+
+/**
+ * enum steer_energy_when - when costs are compared
+ * @STEER_ENERGY_WAKE: a task wakes up
+ * @STEER_ENERGY_FORK: it is new
+ * @STEER_ENERGY_EXEC: it begins another program
+ * @STEER_ENERGY_STUCK: it runs and does not sleep
+ */
+enum steer_energy_when {
+	STEER_ENERGY_WAKE,
+	STEER_ENERGY_FORK,
+	STEER_ENERGY_EXEC,
+	STEER_ENERGY_STUCK,
+};
 #endif
 
 TRACE_DEFINE_ENUM(STEER_V_UNASKED);
@@ -69,6 +83,18 @@ TRACE_DEFINE_ENUM(STEER_NUMA_FORK);
 TRACE_DEFINE_ENUM(STEER_NUMA_BALANCE);
 TRACE_DEFINE_ENUM(STEER_NUMA_QUEUED);
 TRACE_DEFINE_ENUM(STEER_NUMA_MEMORY);
+
+TRACE_DEFINE_ENUM(STEER_ENERGY_WAKE);
+TRACE_DEFINE_ENUM(STEER_ENERGY_FORK);
+TRACE_DEFINE_ENUM(STEER_ENERGY_EXEC);
+TRACE_DEFINE_ENUM(STEER_ENERGY_STUCK);
+
+#define show_steer_energy_when(when)					\
+	__print_symbolic(when,						\
+		{ STEER_ENERGY_WAKE,	"wake" },			\
+		{ STEER_ENERGY_FORK,	"fork" },			\
+		{ STEER_ENERGY_EXEC,	"exec" },			\
+		{ STEER_ENERGY_STUCK,	"stuck" })
 
 #define show_steer_numa_path(path)					\
 	__print_symbolic(path,						\
@@ -264,6 +290,89 @@ TRACE_EVENT(steer_numa,
 	TP_printk("comm=%s pid=%d hint=%s path=%s src_cpu=%d dst_cpu=%d",
 		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
 		  show_steer_numa_path(__entry->path), __entry->src_cpu, __entry->dst_cpu)
+);
+
+/**
+ * steer_energy_candidate - what a task would cost on a CPU
+ * @p: the task
+ * @when: when costs are compared (enum steer_energy_when)
+ * @cpu: the CPU
+ * @fits: 1 if it cannot give what uclamp.min asks for, else 2
+ * @cost: what its performance domain needs more, in units of the energy model's cost
+ * @running: how many other tasks are runnable there
+ * @room: capacity that is left with the task
+ *
+ * Of CPUs on which @p does not fit, there is none. steer_energy tells which one was taken.
+ */
+TRACE_EVENT(steer_energy_candidate,
+
+	TP_PROTO(struct task_struct *p, int when, int cpu, int fits, unsigned long cost,
+		 unsigned int running, long room),
+
+	TP_ARGS(p, when, cpu, fits, cost, running, room),
+
+	TP_STRUCT__entry(
+		__array(char, comm, TASK_COMM_LEN)
+		__field(pid_t, pid)
+		__field(int, cpu)
+		__field(u64, cost)
+		__field(unsigned int, running)
+		__field(int, room)
+		__field(u8, fits)
+		__field(u8, when)
+	),
+
+	TP_fast_assign(
+		memcpy(__entry->comm, p->comm, TASK_COMM_LEN);
+		__entry->pid		= p->pid;
+		__entry->cpu		= cpu;
+		__entry->cost		= cost;
+		__entry->running	= running;
+		__entry->room		= room;
+		__entry->fits		= fits;
+		__entry->when		= when;
+	),
+
+	TP_printk("comm=%s pid=%d when=%s cpu=%d fits=%u cost=%llu running=%u room=%d",
+		  __entry->comm, __entry->pid, show_steer_energy_when(__entry->when), __entry->cpu,
+		  __entry->fits, __entry->cost, __entry->running, __entry->room)
+);
+
+/**
+ * steer_energy - costs were compared for a task
+ * @p: the task
+ * @hint: effective words of its group
+ * @when: when (enum steer_energy_when)
+ * @src_cpu: where @p is or was last, or its parent
+ * @dst_cpu: the CPU that was taken; -1 where @p fits none
+ */
+TRACE_EVENT(steer_energy,
+
+	TP_PROTO(struct task_struct *p, u32 hint, int when, int src_cpu, int dst_cpu),
+
+	TP_ARGS(p, hint, when, src_cpu, dst_cpu),
+
+	TP_STRUCT__entry(
+		__array(char, comm, TASK_COMM_LEN)
+		__field(pid_t, pid)
+		__field(u32, hint)
+		__field(int, src_cpu)
+		__field(int, dst_cpu)
+		__field(u8, when)
+	),
+
+	TP_fast_assign(
+		memcpy(__entry->comm, p->comm, TASK_COMM_LEN);
+		__entry->pid		= p->pid;
+		__entry->hint		= hint;
+		__entry->src_cpu	= src_cpu;
+		__entry->dst_cpu	= dst_cpu;
+		__entry->when		= when;
+	),
+
+	TP_printk("comm=%s pid=%d hint=%s when=%s src_cpu=%d dst_cpu=%d",
+		  __entry->comm, __entry->pid, show_steer_words(__entry->hint),
+		  show_steer_energy_when(__entry->when), __entry->src_cpu, __entry->dst_cpu)
 );
 
 /**

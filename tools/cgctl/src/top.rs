@@ -24,10 +24,11 @@ use crate::state::{require_files, State};
 use crate::tree::{display, Host, Tree};
 
 const HISTORY: usize = 16;
-const FOLLOWED: [&str; 4] = ["hint_wake_followed", "hint_fork_followed", "hint_reach_followed", "hint_pack_followed"];
-const REFUSED: [&str; 10] = ["hint_wake_full", "hint_wake_affinity", "hint_wake_irq", "hint_wake_turns",
+const FOLLOWED: [&str; 5] = ["hint_wake_followed", "hint_fork_followed", "hint_reach_followed", "hint_pack_followed",
+    "hint_energy_followed"];
+const REFUSED: [&str; 11] = ["hint_wake_full", "hint_wake_affinity", "hint_wake_irq", "hint_wake_turns",
     "hint_wake_same_llc", "hint_fork_full", "hint_fork_affinity", "hint_reach_full", "hint_pack_full",
-    "hint_energy_unavailable"];
+    "hint_energy_full", "hint_energy_unavailable"];
 
 /// A group between two looks.
 #[derive(Clone, Debug, Default)]

@@ -36,7 +36,8 @@ fn word_meaning(word: &str) -> &'static str {
         "slice_long" => "slice: four times the default slice; the task runs later and is interrupted less",
         "preempt_none" => "preempt: when the task wakes up, it does not preempt a running task that lacks this word",
         "pack" => "pack: CPUs that are awake are preferred to waking an idle core",
-        "energy" => "power: placement by energy cost; has no effect without an energy model",
+        "energy" => "power: of the CPUs on which a task fits, the one that costs the least energy; has no effect without an \
+                     energy model",
         _ => "",
     }
 }

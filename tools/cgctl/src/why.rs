@@ -20,7 +20,7 @@ struct Category {
     moot: &'static [(&'static str, &'static str)],
 }
 
-const CATEGORIES: [Category; 5] = [
+const CATEGORIES: [Category; 6] = [
     Category {
         name: "wake", followed: "hint_wake_followed", unit: "wakeups",
         reasons: &[("hint_wake_full", "target LLC full"), ("hint_wake_affinity", "affinity excludes the target LLC"),
@@ -45,6 +45,10 @@ const CATEGORIES: [Category; 5] = [
     Category {
         name: "pack", followed: "hint_pack_followed", unit: "placements",
         reasons: &[("hint_pack_full", "no awake CPU had room")], moot: &[],
+    },
+    Category {
+        name: "power", followed: "hint_energy_followed", unit: "placements",
+        reasons: &[("hint_energy_full", "fits no CPU"), ("hint_energy_unavailable", "no energy model")], moot: &[],
     },
 ];
 
@@ -152,6 +156,14 @@ pub fn sentences(state: &State) -> Vec<String> {
                 }
             }
         }
+        if has_category(words, "power") {
+            for (key, what) in [("hint_energy_moved", "that ran without a break moved to a cheaper CPU, or one that it fits"),
+                                ("hint_energy_held", "left on the CPU that it fits, while the load balancer spread others")] {
+                if get(key) > 0 {
+                    out.push(format!("energy: task {what}, {} times", count(get(key))));
+                }
+            }
+        }
         if words == 0 && state.hint.as_deref() == Some("inherit") {
             out.push("hint: inherits, and no ancestor has one".into());
         } else if let Some(from) = &state.hint_from {
@@ -226,6 +238,18 @@ mod tests {
     }
 
     #[test]
+    fn energy() {
+        let stat = [("hint_energy_followed", 900), ("hint_energy_full", 60), ("hint_energy_unavailable", 40),
+                    ("hint_energy_moved", 1_234), ("hint_energy_held", 5)];
+        assert_eq!(sentences(&state("energy", &stat)),
+                   ["power: followed in 90 % of 1,000 placements; not followed: fits no CPU, 6 % of placements; \
+                     no energy model, 4 % of placements",
+                    "energy: task that ran without a break moved to a cheaper CPU, or one that it fits, 1,234 times",
+                    "energy: task left on the CPU that it fits, while the load balancer spread others, 5 times"]);
+        assert_eq!(sentences(&state("energy", &[("hint_energy_followed", 0)])), ["power: no placements yet"]);
+    }
+
+    #[test]
     fn others() {
         assert_eq!(sentences(&state("wake_hold", &[("hint_wake_followed", 0)])), ["wake: no wakeups yet"]);
         assert!(sentences(&state("energy:unavailable", &[]))[0].contains("no energy model"));
@@ -243,12 +267,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_counters(values in proptest::collection::vec(any::<u64>(), 26), words in 0u32..0x1000) {
+        fn any_counters(values in proptest::collection::vec(any::<u64>(), 33), words in 0u32..0x1000) {
             let keys = ["hint_wake_followed", "hint_wake_full", "hint_wake_affinity", "hint_wake_irq",
                 "hint_wake_turns", "hint_turns_followed", "hint_wake_same_llc", "hint_fork_followed", "hint_fork_full",
                 "hint_reach_followed", "hint_reach_full", "hint_scan_followed", "hint_scan_full", "hint_pack_followed",
                 "hint_pack_full", "hint_balance_held", "hint_balance_overloaded", "hint_balance_gave_up",
-                "hint_numa_spread", "hint_numa_together",
+                "hint_numa_spread", "hint_numa_together", "hint_energy_followed", "hint_energy_full",
+                "hint_energy_unavailable", "hint_energy_moved", "hint_energy_held",
                 "gang_slots_led", "gang_ipis", "gang_ipis_empty", "headroom_periods", "headroom_capped_periods", "headroom_capped_usec",
                 "hint_slice_followed", "hint_preempt_followed"];
             let stat: Vec<(&str, u64)> = keys.into_iter().zip(values).collect();
