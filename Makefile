@@ -31,7 +31,7 @@ tree: setup-kernel ## the kernel source with hooks and overlay, in build/
 kernel: setup-kernel ## build the kernel (VARIANT=base|debug|jump|rt|tickless|off; lab|lab-ancestors with ARCH=arm64)
 	@$(PYTHON) scripts/kbuild.py --variant $(or $(VARIANT),base)
 
-selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|quad|dual|nosmt|single|up, VARIANT=debug|jump|rt|tickless, APPEND=)
+selftests: setup-vm ## run the selftests in the machine (PROGRAM= one, TOPOLOGY=split|quad|dual|nosmt|single|up, VARIANT=debug|jump|rt|tickless, APPEND=; ARCH=arm64 VARIANT=lab TOPOLOGY=biglittle|threekinds PROGRAM=energy_test)
 	@$(PYTHON) vm/run.py --mode check $(if $(VARIANT),--variant $(VARIANT)) $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(PROGRAM),--only $(PROGRAM))
 
 kunit: setup-kernel ## run the KUnit tests under user-mode Linux

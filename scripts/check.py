@@ -234,6 +234,11 @@ def lab_kernel(target: Target) -> list[Test]:
     return [Test("kernel lab", PASSED)]
 
 
+def several_kinds(topology: str) -> Callable[[Target], list[Test]]:
+    """Where energy models are known: CPUs of several kinds, on the lab's kernel, but not in its virtual time."""
+    return lambda target: selftests(topology, "lab", ("energy_test",))(lab_target(target))
+
+
 def lab_check(target: Target) -> list[Test]:
     return selfcheck.run(lab_target(target))
 
@@ -257,6 +262,7 @@ STEPS = (
     Step("lint", "checkpatch, kernel-doc, sparse, W=1", lint.run, ("kernel",)),
     Step("off-cost", "=n is pristine, =y adds no-ops only", offcost.run, ("kernel",)),
     Step("lab", "build the lab's kernel, for arm64", lab_kernel, lab=True),
+    Step("biglittle", "selftests: two kinds of CPUs, with an energy model", several_kinds("biglittle"), ("lab",), lab=True),
     Step("jump-kernel", "build the kernel with lockdep and jump labels", build("jump")),
     # The longest first. All have virtual time, but for "up" and "jump", which one CPU of the host is enough for, and
     # "unit-files", which has no machine.

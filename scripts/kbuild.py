@@ -35,6 +35,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 PRISTINE = {"pristine", "lab-pristine"}  # built from the source without us
 # For machines whose CPUs one thread of QEMU emulates in turn, see configs/base.config.
 PATCHES_BRANCHES = {"jump"}
+WITH_DRIVER = {"lab"}  # bench/lab/kernel, which is in every tree, but in no other kernel
 UML = "um"  # the architecture of the kunit variant
 OUR_SYMBOLS = re.compile(r"CONFIG_CGROUP_STEER")
 
@@ -88,7 +89,7 @@ def make_command(target: Target, variant: str) -> list[str]:
     source = target.pristine if variant in PRISTINE else target.source(variant)
     return ["make", "-C", str(source), f"O={target.out(variant)}", f"ARCH={target.arch}",
             f"CROSS_COMPILE={target.cross_compile}", f"CC=ccache {target.cross_compile}gcc",
-            f"-j{os.cpu_count() or 1}"]
+            *([f"ARCH_DRIVERS={tree.LAB_DRIVER}/"] if variant in WITH_DRIVER else []), f"-j{os.cpu_count() or 1}"]
 
 
 def log_path(target: Target, variant: str) -> Path:

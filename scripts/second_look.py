@@ -16,7 +16,7 @@ from ktap import FAILED, Test
 
 # The programs that judge by placement or by shares of CPU time. A kernel complaint, a hang of the machine or a failure
 # in any other program counts at once.
-STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test", "headroom_test", "gang_test")
+STATISTICAL = ("slice_test", "wake_test", "fork_test", "balance_test", "energy_test", "headroom_test", "gang_test")
 
 # Kernel warnings that are not ours, by the function that warns. Linux 6.12 counts the fair server, which is no task, as
 # one: if its timer fires while a CPU is being stopped, that CPU seems to have a task left. It takes long to stop one

@@ -21,7 +21,8 @@ from pathlib import Path
 from common import ANCESTORS, ROOT, Fail, Progress, Target, capture, replace_file, run_main
 
 # Directory in the repository -> directory in the kernel tree.
-OVERLAY = {"kernel": "kernel", "include": "include", "Documentation": "Documentation",
+LAB_DRIVER = "steer-lab"
+OVERLAY = {"bench/lab/kernel": LAB_DRIVER, "kernel": "kernel", "include": "include", "Documentation": "Documentation",
            "selftests/steer": "tools/testing/selftests/steer"}
 
 

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / name) for name in ("scripts", "bench/lab")]
 
+import devicetree  # noqa: E402
 import emulator  # noqa: E402
 import initramfs  # noqa: E402
 import kbuild  # noqa: E402
@@ -121,6 +122,19 @@ def qemu_command(machine: Machine, accel: str) -> list[str]:
             "-append", " ".join([*append, machine.append]).strip()]
 
 
+def with_kinds(machine: Machine, command: list[str]) -> list[str]:
+    """Where CPUs are of several kinds, QEMU's own device tree does not say so: the command with one that does."""
+    kinds = TOPOLOGIES[machine.topology].kinds()
+    if not kinds:
+        return command
+    if machine.arch != "arm64":
+        raise Fail(f"the machine {machine.topology} has several kinds of CPUs, which only arm64 knows: ARCH=arm64")
+    plain, tree = machine.out / "plain.dtb", machine.out / "machine.dtb"
+    capture([argument + f",dumpdtb={plain}" if argument.startswith("virt,") else argument for argument in command])
+    tree.write_bytes(devicetree.describe_kinds(plain.read_bytes(), kinds))
+    return [*command, "-dtb", str(tree)]
+
+
 class Tail:
     """The lines that a growing file gets; it need not be there yet."""
 
@@ -210,7 +224,7 @@ def run(machine: Machine) -> tuple[str, str]:
     initrd += b"\0" * (-len(initrd) % 4)
     (machine.out / "initrd").write_bytes(initrd + initramfs.extra({"nonce": nonce.encode()}))
     accel = accelerator(machine.arch)
-    command = qemu_command(machine, accel)
+    command = with_kinds(machine, qemu_command(machine, accel))
     (machine.out / "command").write_text("\n".join(command) + "\n", encoding="utf-8")
     topology = TOPOLOGIES[machine.topology]
     print(f"  machine: {machine.arch}, {topology.cpus} CPUs, {len(topology.llc_sets())} LLCs, {accel}", flush=True)
@@ -332,7 +346,7 @@ def time_limit(scale: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=ARCHES, default=os.environ.get("ARCH") or host_arch())
-    parser.add_argument("--variant", choices=("base", "debug", "rt", "jump", "tickless"), default="base",
+    parser.add_argument("--variant", choices=("base", "debug", "rt", "jump", "tickless", "lab"), default="base",
                         help="which of this tree's kernels")
     parser.add_argument("--kernel", type=Path, help="default: that one")
     parser.add_argument("--initramfs", type=Path, help="default: made from this tree")

@@ -3,17 +3,59 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = Path(__file__).resolve().parents[1] / "bench/lab/costs.toml"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of CPU: its work per MHz, its levels as (MHz, mV), and its power: in uW per MHz and V^2, and that of an
+    idle one as a part of what the lowest level needs."""
+
+    capacity: int
+    coefficient: int
+    idle_permille: int
+    levels: tuple[tuple[int, int], ...]
+
+    def speed(self, level: int) -> int:
+        """What it does at a level, to be compared with other levels and kinds."""
+        return self.capacity * self.levels[level][0]
+
+    def power(self, level: int) -> int:
+        """What an active CPU needs at a level [uW]."""
+        mhz, millivolt = self.levels[level]
+        return self.coefficient * mhz * millivolt ** 2 // 1000 ** 2
+
+    def idle_power(self) -> int:
+        """What an idle one needs [uW]."""
+        return self.power(0) * self.idle_permille // 1000
+
+
+def read_kind(name: str) -> Kind:
+    """One of the kinds in costs.toml."""
+    table = tomllib.loads(KINDS.read_text(encoding="utf-8"))["kinds"][name]
+    return Kind(table["capacity_dmips_mhz"], table["power_coefficient"], table["idle_permille"],
+                tuple(zip(table["mhz"], table["millivolt"], strict=True)))
 
 
 @dataclass(frozen=True)
 class Topology:
-    """A machine: nodes x LLCs in a node x cores in an LLC x threads in a core; CPUs are numbered in that order."""
+    """A machine: nodes x LLCs in a node x cores in an LLC x threads in a core; CPUs are numbered in that order.
+
+    With domains, its CPUs are of several kinds, as (how many, name in costs.toml): those of one share a frequency.
+    """
 
     nodes: int
     llcs: int
     cores: int
     threads: int
+    domains: tuple[tuple[int, str], ...] = ()
+
+    def kinds(self) -> list[tuple[int, Kind]]:
+        return [(count, read_kind(name)) for count, name in self.domains]
 
     @property
     def cpus(self) -> int:
@@ -45,5 +87,8 @@ TOPOLOGIES = {
     "nosmt": Topology(nodes=1, llcs=2, cores=4, threads=1),
     "dual": Topology(nodes=2, llcs=1, cores=4, threads=1),
     "single": Topology(nodes=1, llcs=1, cores=2, threads=2),
+    "biglittle": Topology(nodes=1, llcs=2, cores=4, threads=1, domains=((4, "hi3660-a53"), (4, "hi3660-a73"))),
+    "threekinds": Topology(nodes=1, llcs=1, cores=8, threads=1,
+                           domains=((2, "sm8250-a55"), (4, "sm8250-a77"), (2, "sm8250-a77-prime"))),
     "up": Topology(nodes=1, llcs=1, cores=1, threads=1),
 }

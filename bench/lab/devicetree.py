@@ -4,19 +4,25 @@
 QEMU's virt machine says nothing about caches, and its cpu-map puts all CPUs of a socket into one cluster, for which
 the kernel would make one scheduling domain. Here every LLC has a cluster of its own. The tree is edited with libfdt,
 the library that QEMU and the kernel use for it.
+
+Of a machine with several kinds of CPUs, the tree also has capacities and operating points, as other machines' trees do.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm")]
 
 from common import Fail  # noqa: E402
-from topology import Topology  # noqa: E402
+from topology import Kind, Topology  # noqa: E402
 
 LINE = 64
+POINTS_HANDLE = 0xD0000
 L1_KIB = 32
 FIRST_HANDLE = 0xC0000  # beyond those of QEMU
 
@@ -26,14 +32,54 @@ def cache_properties(kib: int, ways: int, prefix: str = "") -> dict[str, int]:
             f"{prefix}cache-sets": (kib << 10) // LINE // ways}
 
 
-def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], llc: tuple[int, int]) -> bytes:
-    """The tree with a cpu-map and caches; private caches and LLCs are given as KiB and ways."""
+def libfdt() -> Any:
+    """The library, which only the lab needs."""
     try:
-        import libfdt  # pylint: disable=import-outside-toplevel
+        return importlib.import_module("libfdt")
     except ImportError as error:
         raise Fail("python3-libfdt is missing; run: scripts/setup lab") from error
-    tree = libfdt.Fdt(blob)
-    tree.resize(len(blob) + 4096 + 1024 * topology.cpus)
+
+
+def open_tree(blob: bytes, room: int) -> Any:
+    """The tree with so many bytes of room for more."""
+    tree = libfdt().Fdt(blob)
+    tree.resize(len(blob) + room)
+    return tree
+
+
+def closed_tree(tree: Any) -> bytes:
+    tree.pack()
+    return bytes(tree.as_bytearray())[:tree.totalsize()]
+
+
+def describe_kinds(blob: bytes, domains: Sequence[tuple[int, Kind]]) -> bytes:
+    """The tree with kinds of CPUs, as (how many, which): the capacity of each, the operating points of each domain,
+    which those CPUs have in common, and the coefficient of its power."""
+    tree = open_tree(blob, 4096 + sum(256 * count + 256 * len(kind.levels) for count, kind in domains))
+    first = 0
+    for number, (count, kind) in enumerate(domains):
+        tree.add_subnode(0, name := f"opp-table-{number}")
+        path = f"/{name}"
+        tree.setprop_str(tree.path_offset(path), "compatible", "operating-points-v2")
+        tree.setprop(tree.path_offset(path), "opp-shared", b"")
+        tree.setprop_u32(tree.path_offset(path), "phandle", POINTS_HANDLE + number)
+        # A new node comes before its older siblings, and their order is that of the levels.
+        for mhz, millivolt in reversed(kind.levels):
+            tree.add_subnode(tree.path_offset(path), point := f"opp-{mhz * 1000000}")
+            tree.setprop_u64(tree.path_offset(f"{path}/{point}"), "opp-hz", mhz * 1000000)
+            tree.setprop_u32(tree.path_offset(f"{path}/{point}"), "opp-microvolt", millivolt * 1000)
+        for cpu in range(first, first + count):
+            where = f"/cpus/cpu@{cpu}"
+            for key, value in {"capacity-dmips-mhz": kind.capacity, "dynamic-power-coefficient": kind.coefficient,
+                               "operating-points-v2": POINTS_HANDLE + number}.items():
+                tree.setprop_u32(tree.path_offset(where), key, value)
+        first += count
+    return closed_tree(tree)
+
+
+def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], llc: tuple[int, int]) -> bytes:
+    """The tree with a cpu-map and caches; private caches and LLCs are given as KiB and ways."""
+    tree = open_tree(blob, 4096 + 1024 * topology.cpus)
 
     def node(path: str, name: str) -> str:
         tree.add_subnode(tree.path_offset(path), name)
@@ -76,5 +122,4 @@ def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], l
             for thread in range(topology.threads):
                 where = node(path, f"thread{thread}") if topology.threads > 1 else path
                 numbers(where, {"cpu": handles[first + thread]})
-    tree.pack()
-    return bytes(tree.as_bytearray())[:tree.totalsize()]
+    return closed_tree(tree)

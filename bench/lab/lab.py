@@ -35,14 +35,16 @@ import kbuild  # noqa: E402
 import ktap  # noqa: E402
 import rootfs  # noqa: E402
 from common import ROOT, Fail, Progress, Target, capture, locked, replace_file, run_logged, run_main  # noqa: E402
-from topology import Topology  # noqa: E402
+from topology import TOPOLOGIES as TEST_TOPOLOGIES, Topology  # noqa: E402
 
 QEMU = "qemu-system-aarch64"
 QEMU_MINIMUM = (9, 1)
 COSTS = ROOT / "bench/lab/costs.toml"
 PLUGIN = ROOT / "bench/lab/plugin"
 OWN_PROGRAMS = ("bench/workloads", "bench/lab/guest")
-TOPOLOGIES = {"zen": Topology(2, 2, 4, 2), "xeon": Topology(2, 1, 8, 2)}
+TOPOLOGIES = {"zen": Topology(2, 2, 4, 2), "xeon": Topology(2, 1, 8, 2),
+              **{name: TEST_TOPOLOGIES[name] for name in ("biglittle", "threekinds")}}
+MOBILE = "mobile"  # the costs of those with several kinds of CPUs
 MAX_CPUS = 128
 MAX_SLOWNESS = 1000
 MEMORY = 2048  # MiB
@@ -154,7 +156,8 @@ def machine_of(name: str, changes: Sequence[str] = (), **settings: Any) -> Machi
         return dataclasses.replace(machine, name=name, costs=slow_motion(machine.costs, int(factor)),
                                    quantum_ns=machine.quantum_ns * int(factor))
     if name in TOPOLOGIES:
-        return Machine(name, TOPOLOGIES[name], read_costs(name, changes), **settings)
+        topology = TOPOLOGIES[name]
+        return Machine(name, topology, read_costs(MOBILE if topology.domains else name, changes), **settings)
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)(?::(\w+))?", name)
     if not match:
         raise Fail(f"TOPO={name} is neither {' nor '.join(TOPOLOGIES)} nor NODESxLLCSxCORESxTHREADS, such as "
@@ -235,7 +238,8 @@ def device_tree(target: Target, machine: Machine, version: str) -> Path:
     sizes = [(round(machine.costs[f"{cache}_kib"]), round(machine.costs[f"{cache}_ways"]))
              for cache in ("private", "llc")]
     source = Path(devicetree.__file__).read_bytes()
-    key = hashlib.sha256(json.dumps([version, arguments, sizes]).encode() + source).hexdigest()[:16]
+    kinds = machine.topology.kinds()
+    key = hashlib.sha256(json.dumps([version, arguments, sizes, str(kinds)]).encode() + source).hexdigest()[:16]
     path = target.build / "lab" / f"{key}.dtb"
     with locked(path.with_suffix(".lock")):
         if path.is_file():
@@ -243,7 +247,8 @@ def device_tree(target: Target, machine: Machine, version: str) -> Path:
         plain = path.with_suffix(".plain")
         dump = [argument + f",dumpdtb={plain}" if argument.startswith("virt,") else argument for argument in arguments]
         capture([QEMU, *dump])
-        replace_file(path, devicetree.describe_caches(plain.read_bytes(), machine.topology, sizes[0], sizes[1]))
+        tree = devicetree.describe_caches(plain.read_bytes(), machine.topology, sizes[0], sizes[1])
+        replace_file(path, devicetree.describe_kinds(tree, kinds) if kinds else tree)
         plain.unlink()
     return path
 
@@ -286,9 +291,23 @@ class Lines:
                     self.on_line(self.last)
 
 
+def domain_lines(topology: Topology) -> str:
+    """The domains for the plugin: CPUs, power of an idle one, and speed and power of each level; see plugin.c."""
+    kinds = topology.kinds()
+    fastest = max((kind.speed(len(kind.levels) - 1) for _, kind in kinds), default=1)
+    return "".join(
+        f"{count} {kind.idle_power()} " + " ".join(
+            f"{round(kind.speed(level) * 1000 / fastest)}:{kind.power(level)}" for level in range(len(kind.levels))) + ";\n"
+        for count, kind in kinds)
+
+
 def qemu_command(target: Target, machine: Machine, kernel: Path, initrd: Path, out: Path, *, version: str,
                  append: str, mode: str, plugin_extra: Mapping[str, str]) -> list[str]:
     options = {**machine.plugin_options(), **plugin_extra, "counts": out / "counts.json"}
+    if machine.topology.domains:
+        (out / "domains").write_text(domain_lines(machine.topology), encoding="utf-8")
+        options["domains"] = out / "domains"
+        append = f"steer_lab_cpufreq.on=1 {append}"
     plugin = ",".join([str(build_plugin(target)), *(f"{key}={value}" for key, value in options.items())])
     console = "stdio,id=console,signal=off" if mode == "shell" else "null,id=console"
     disk = f"null_blk.irqmode=2 null_blk.completion_nsec={round(machine.costs[DISK])}"

@@ -41,6 +41,8 @@ from suites.hint import NOW  # noqa: E402
 LIMIT = 0.05
 # Of the count of busy CPUs: the shell starts programs, and threads, in the same time.
 BUSY_LIMIT, BUSY_SLEEP, BUSY_INSTRUCTIONS = 0.1, 0.2, 200_000_000
+# Of what domains need that have nothing to do: the kernel's own work, at ten times the power of sleeping.
+ENERGY_LIMIT = 0.2
 LINE = 64
 LINES = 2048  # of a probe of single lines; a fraction of any private cache
 ROUNDS = 32
@@ -458,7 +460,7 @@ def judge(machine: lab.Machine, rows: Sequence[Row], measured: Sequence[float]) 
                      f"{'ok' if good else 'NO'}")
         tests.append(Test(f"{machine.name}: {row.name}", PASSED if good else FAILED, "" if good else
                           f"predicted {row.predicted:.2f} {row.unit}, measured {value:.2f}, {off:+.1%}"))
-    return lines, [*tests, order_test(machine.name, rows, measured)]
+    return lines, [*tests, *([] if machine.topology.domains else [order_test(machine.name, rows, measured)])]
 
 
 def measure(machine: lab.Machine, rows: Sequence[Row], script: str, what: str, kernel: Path | None = None
@@ -476,12 +478,83 @@ def measure(machine: lab.Machine, rows: Sequence[Row], script: str, what: str, k
 def check_topology(name: str, kernel: Path | None = None, seed: int = 1) -> list[Test]:
     """Measure one machine, print its table, and say what is wrong."""
     machine = lab.machine_of(name, seed=seed)
+    if machine.topology.domains:
+        return check_kinds(name, kernel, seed)
     target = lab.lab_target()
     program = lab.own_program(target, "stream")
     instructions = {name: loops.instructions(target, program, name, STREAM_ELEMENT) for name in STREAM_KERNELS}
     rows = [*rows_of(machine), *program_rows(machine, instructions)]
     result, tests = measure(machine, rows, script_of(machine, rows), "lab-check", kernel)
     return [*tests, busy_test(machine, result.counters)]
+
+
+def kind_rows(machine: lab.Machine) -> list[tuple[str, Row]]:
+    """For each level of each domain, what sets it, and how long an instruction of a CPU takes there."""
+    rows, first = [], 0
+    fastest = max(kind.speed(len(kind.levels) - 1) for _, kind in machine.topology.kinds())
+    for (count, kind), (_, name) in zip(machine.topology.kinds(), machine.topology.domains, strict=True):
+        for level, (mhz, _) in enumerate(kind.levels):
+            rows.append((f"level {first} {mhz * 1000}",
+                         Row(f"spin, {name} at {mhz} MHz", f"spin {SPIN} {first + count - 1}", "ps", "ps",
+                             machine.costs["instruction_ps"] * fastest / kind.speed(level))))
+        first += count
+    return rows
+
+
+# Limits of a domain's frequency. Each is within the other one at any time.
+SET_LEVEL = """level() {
+    cd /sys/devices/system/cpu/cpufreq/policy$1
+    cat cpuinfo_min_freq > scaling_min_freq; echo $2 > scaling_max_freq; echo $2 > scaling_min_freq
+    cd /
+}
+"""
+
+
+def energy_tests(machine: lab.Machine, counters: Sequence[Mapping[str, Any]]) -> list[Test]:
+    """While all CPUs sleep, and while those of one domain compute at its highest level: energy by the costs.
+
+    Each domain's levels have been set to the highest before. What the kernel does meanwhile is in it as well.
+    """
+    kinds = machine.topology.kinds()
+    marks = [record for record in counters if record.get("at") == "mark"]
+    if len(marks) != len(kinds) + 2:
+        return [Test(f"{machine.name}: energy", FAILED, f"{len(marks)} records of the counts, not {len(kinds) + 2}")]
+    tests = []
+    for busy, (before, after) in enumerate(zip(marks, marks[1:], strict=False), -1):
+        seconds = (after["time_ns"] - before["time_ns"]) / 1e9
+        for number, (count, kind) in enumerate(kinds):
+            power = kind.power(len(kind.levels) - 1) if number == busy else kind.idle_power()
+            predicted = count * power * seconds * 1e3
+            measured = sum(after["domains"][number][key] - before["domains"][number][key]
+                           for key in ("active_nj", "idle_nj"))
+            what = f"{machine.name}: energy of domain {number}, " + (
+                "asleep" if busy < 0 else "computing" if number == busy else f"while {busy} computes")
+            off = off_by(predicted, measured)
+            line = f"predicted {predicted / 1e6:.3f} mJ, measured {measured / 1e6:.3f}, {off:+.1%}"
+            print(f"{what}: {line}", flush=True)
+            # The CPU that reads the shell's script is awake for some of it.
+            good = abs(off) <= (LIMIT if number == busy else ENERGY_LIMIT)
+            tests.append(Test(what, PASSED if good else FAILED, "" if good else line))
+    return tests
+
+
+def check_kinds(name: str, kernel: Path | None = None, seed: int = 1) -> list[Test]:
+    """Measure the levels and the energy of a machine with several kinds of CPUs."""
+    machine = lab.machine_of(name, seed=seed)
+    settings, rows = zip(*kind_rows(machine), strict=True)
+    lines = [line for pair in zip(settings, probes_of(rows), strict=True) for line in pair]
+    first, together = 0, []
+    for count, kind in machine.topology.kinds():
+        # As long on each kind: a fifth of a second
+        instructions = round(2e11 / machine.costs["instruction_ps"] * kind.speed(len(kind.levels) - 1) / max(
+            other.speed(len(other.levels) - 1) for _, other in machine.topology.kinds()))
+        cpus = " ".join(map(str, range(first, first + count)))
+        together.append(f"lab-probe spin busy {instructions} {cpus} || exit 1")
+        first += count
+    script = "\n".join([SET_LEVEL, *lines, "lab-mark count", f"sleep {BUSY_SLEEP}", "lab-mark count",
+                        *(line for spin in together for line in (spin, "lab-mark count"))])
+    result, tests = measure(machine, rows, script, "lab-check", kernel)
+    return [*tests, *energy_tests(machine, result.counters)]
 
 
 @contextmanager

@@ -295,6 +295,40 @@ class Widest(unittest.TestCase):
         self.assertRaisesRegex(Fail, "status 1", self.measure, 416.7, status=1)
 
 
+class Kinds(unittest.TestCase):
+    """Machines with several kinds of CPUs, whose levels and energy are measured."""
+
+    machine = lab.machine_of("biglittle")
+
+    def test_rows(self) -> None:
+        rows = dict(selfcheck.kind_rows(self.machine))
+        self.assertEqual(len(rows), 10)
+        self.assertAlmostEqual(rows["level 4 2362000"].predicted or 0, self.machine.costs["instruction_ps"])
+        # 592 of 1024, at 533 of 2362 MHz
+        self.assertAlmostEqual(rows["level 0 533000"].predicted or 0,
+                               self.machine.costs["instruction_ps"] * 1024 / 592 * 2362 / 533)
+
+    def energy(self, change: float = 1.0) -> list[str]:
+        """The names of those that fail: a second asleep, then one of each domain, whose power is off by a factor."""
+        powers = [[(count * kind.idle_power(), count * kind.power(-1)) for count, kind in self.machine.topology.kinds()]]
+        marks, sums = [], [0.0, 0.0]
+        for busy in (None, -1, 0, 1):
+            if busy is not None:
+                for number, (idle, active) in enumerate(powers[0]):
+                    sums[number] += (active * change if number == busy else idle) * 1e3
+            marks.append({"at": "mark", "time_ns": len(marks) * 10 ** 9,
+                          "domains": [{"active_nj": value, "idle_nj": 0.0} for value in sums]})
+        with contextlib.redirect_stdout(io.StringIO()):
+            return [test.name for test in selfcheck.energy_tests(self.machine, marks) if test.status == FAILED]
+
+    def test_energy(self) -> None:
+        self.assertEqual(self.energy(), [])
+        self.assertEqual(self.energy(1.06), ["biglittle: energy of domain 0, computing",
+                                             "biglittle: energy of domain 1, computing"])
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual([test.status for test in selfcheck.energy_tests(self.machine, [])], [FAILED])
+
+
 class FailedTwice(unittest.TestCase):
     def test_only_what_fails_again(self) -> None:
         first = [Test("a", PASSED), Test("b", FAILED, "1"), Test("c", FAILED, "1")]
@@ -307,11 +341,11 @@ class FailedTwice(unittest.TestCase):
     def test_lab_check_judges_as_make_check_does(self) -> None:
         """What is off is looked at again, by both."""
         for call, argv in ((selfcheck.main, ["--topology", "zen"]), (lambda: selfcheck.run(Target()), [])):
-            looks = [[Test("a", FAILED, "1")], [Test("a", PASSED)]] * 2
+            looks = [[Test("a", FAILED, "1")], [Test("a", PASSED)]] * len(lab.TOPOLOGIES)
             with mock.patch.object(selfcheck, "check_topology", side_effect=looks) as look, \
                     mock.patch("sys.argv", ["selfcheck.py", *argv]), contextlib.redirect_stdout(io.StringIO()):
                 result = call()
-            self.assertIn(result, (0, [Test("a", PASSED)] * 2))
+            self.assertIn(result, (0, [Test("a", PASSED)] * len(lab.TOPOLOGIES)))
             self.assertEqual([call.args[2:] for call in look.call_args_list][:2], [(), (selfcheck.SECOND_SEED,)])
 
     def test_not_run_again_without_need(self) -> None:

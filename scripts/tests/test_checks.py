@@ -123,7 +123,7 @@ class Archive(unittest.TestCase):
 class Machines(unittest.TestCase):
     def test_llcs(self) -> None:
         self.assertEqual(Topology(2, 2, 1, 2).llc_sets(), [{0, 1}, {2, 3}, {4, 5}, {6, 7}])
-        self.assertEqual([t.cpus for t in TOPOLOGIES.values()], [16, 16, 8, 8, 4, 1])
+        self.assertEqual([t.cpus for t in TOPOLOGIES.values()], [16, 16, 8, 8, 4, 8, 8, 1])
 
     def test_arguments(self) -> None:
         self.assertIn("16,sockets=2,dies=2,cores=2,threads=2", TOPOLOGIES["split"].arguments("x86_64", 2048))

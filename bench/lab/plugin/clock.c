@@ -25,6 +25,10 @@
  *  - When a vCPU programs a timer, QEMU wakes its main loop by writing to an eventfd. From then on until the main loop
  *    sleeps again, T stands still, so that no deadline is passed unseen.
  *
+ * CPUs of a domain run at the level that a CPU of theirs told last, from its next step on: at the slower levels, a part
+ * of each step is used already. Energy is what the CPUs of a domain need while they are not halted, by level, and while
+ * they are.
+ *
  * The main thread may also wait for the vCPUs' thread, to stop it. While it is blocked on a condition variable, that
  * thread does not wait for it.
  *
@@ -58,11 +62,21 @@ struct clock_cpu {
 	uint64_t share;		/* of its core, permille, as of the last step */
 	uint64_t halted_at;	/* T */
 	uint64_t kicks;		/* how many there had been when it halted */
+	struct clock_domain *domain;	/* NULL on machines with one kind of CPU */
 	void *qemu;		/* QEMU's name for it */
+};
+
+/* What a domain did. */
+struct clock_domain {
+	struct domain is;
+	unsigned int level, running;		/* CPUs that are not halted */
+	struct { uint64_t ns, ps; } busy[MAX_LEVELS];	/* of all its CPUs */
 };
 
 /* The vCPUs' thread only. */
 static struct clock_cpu cpus[MAX_CPUS];
+static struct clock_domain domains[MAX_DOMAINS];
+static unsigned int n_domains, cpus_in_domains;
 static unsigned int running, waiting, started;	/* running includes waiting */
 static unsigned int round_begins;		/* the vCPU whose next turn ends the round that must pass */
 static uint64_t round_changes, changes;		/* of states */
@@ -136,15 +150,49 @@ static bool counts_as_running(enum state state)
 	return state == RUNNING || state == WAITING;
 }
 
-/* The part of its core's throughput that a CPU has now. */
+/* The part of the fastest core's throughput that a CPU has now. */
 static uint64_t share_of_core(unsigned int cpu)
 {
 	unsigned int first = core_of(cpu) * options.threads;
+	struct clock_domain *domain = cpus[cpu].domain;
+	uint64_t speed = domain ? domain->is.levels[domain->level].speed : 1000;
 
 	for (unsigned int other = first; other < first + options.threads; other++)
 		if (other != cpu && counts_as_running(cpus[other].state))
-			return options.smt_permille;
-	return 1000;
+			return options.smt_permille * speed / 1000;
+	return speed;
+}
+
+/* The domain of the next CPUs in order; false if there is no room for it. */
+bool clock_add_domain(const struct domain *domain)
+{
+	if (n_domains == MAX_DOMAINS || !domain->cpus || domain->cpus > MAX_CPUS - cpus_in_domains)
+		return false;
+	domains[n_domains] = (struct clock_domain){ .is = *domain, .level = domain->n_levels - 1 };
+	for (uint64_t i = 0; i < domain->cpus; i++)
+		cpus[cpus_in_domains++].domain = &domains[n_domains];
+	n_domains++;
+	return true;
+}
+
+/* A CPU says at what level its domain is from now on. */
+void clock_sets_level(unsigned int cpu, void *level)
+{
+	struct clock_domain *domain = cpus[cpu].domain;
+
+	if (domain && (uintptr_t)level < domain->is.n_levels)
+		domain->level = (uintptr_t)level;
+}
+
+static void domains_time_passed(uint64_t ps)
+{
+	for (unsigned int i = 0; i < n_domains; i++) {
+		unsigned int level = domains[i].level;
+		uint64_t sum = domains[i].busy[level].ps + domains[i].running * ps;
+
+		domains[i].busy[level].ns += sum / PS_PER_NS;
+		domains[i].busy[level].ps = sum % PS_PER_NS;
+	}
 }
 
 /*
@@ -229,6 +277,7 @@ static void advance(void)
 		set_time(now_ns + now_ps / PS_PER_NS);
 		now_ps %= PS_PER_NS;
 		cache_time_passed(step);
+		domains_time_passed(step);
 		counts.steps++;
 		/* Who does not wait for T is halted. */
 		counts.busy_ps += waiting * step;
@@ -257,6 +306,8 @@ static void resume(unsigned int cpu)
 
 	c->state = RUNNING;
 	running++;
+	if (c->domain)
+		c->domain->running++;
 	changes++;
 	v->used = 0;
 	pthread_mutex_lock(&lock);
@@ -315,6 +366,8 @@ void clock_cpu_halts(unsigned int cpu, void *unused)
 	c->halted_at = now_ns;
 	c->kicks = __atomic_load_n(&kicks, __ATOMIC_ACQUIRE);
 	running--;
+	if (c->domain)
+		c->domain->running--;
 	changes++;
 	vcpu(cpu)->used = HALT_MARK;
 }
@@ -324,7 +377,8 @@ void clock_cpu_begins(unsigned int cpu)
 {
 	is_vcpu_thread = true;
 	current_cpu = dlsym(RTLD_DEFAULT, "current_cpu");	/* it is this thread's */
-	cpus[cpu] = (struct clock_cpu){ .state = HALTED, .share = 1000, .qemu = qemu_get_cpu(cpu) };
+	cpus[cpu] = (struct clock_cpu){ .state = HALTED, .share = 1000, .domain = cpus[cpu].domain,
+					.qemu = qemu_get_cpu(cpu) };
 	/* Else code translated for one vCPU would count for it when another one executes it. */
 	tcg_cpu_init_cflags(cpus[cpu].qemu, true);
 	vcpu(cpu)->used = HALT_MARK;
@@ -558,7 +612,25 @@ bool clock_start(void)
 
 void clock_report(FILE *out)
 {
+	double all = 0;
+
 	fprintf(out, "\"time_ns\": %lu, \"steps\": %lu, \"stalls\": %lu, \"rounds\": %lu, \"warps\": %lu, "
 		"\"timers\": %lu, \"kicks\": %lu, \"busy_ns\": %lu", clock_now(), counts.steps, counts.stalls,
 		counts.rounds, counts.warps, counts.timers, kicks, counts.busy_ns);
+	fprintf(out, ", \"domains\": [");
+	for (unsigned int i = 0; i < n_domains; i++) {
+		const struct clock_domain *domain = &domains[i];
+		double active = 0, idle = (double)clock_now() * domain->is.cpus;	/* uW x ns, and ns */
+
+		fprintf(out, "%s{\"busy_ns\": [", i ? ", " : "");
+		for (unsigned int level = 0; level < domain->is.n_levels; level++) {
+			fprintf(out, "%s%lu", level ? ", " : "", domain->busy[level].ns);
+			active += (double)domain->busy[level].ns * domain->is.levels[level].power;
+			idle -= domain->busy[level].ns;
+		}
+		idle *= domain->is.idle;
+		all += active + idle;
+		fprintf(out, "], \"active_nj\": %.0f, \"idle_nj\": %.0f}", active / 1e6, idle / 1e6);
+	}
+	fprintf(out, "], \"energy_nj\": %.0f", all / 1e6);
 }

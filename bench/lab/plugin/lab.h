@@ -11,6 +11,8 @@
 
 #define MAX_CPUS	512
 #define MAX_FUNCTIONS	256
+#define MAX_DOMAINS	16
+#define MAX_LEVELS	16
 #define LINE_SHIFT	6
 #define NONE		UINT64_MAX
 
@@ -53,7 +55,17 @@ static inline unsigned int core_of(unsigned int cpu)
 	return cpu / options.threads;
 }
 
+/* CPUs that share a frequency, of which it has some levels. */
+struct domain {
+	uint64_t cpus;
+	uint64_t idle;			/* power of a halted CPU, uW */
+	unsigned int n_levels;
+	struct { uint64_t speed, power; } levels[MAX_LEVELS];	/* permille of the fastest CPU's; of a CPU, uW */
+};
+
 /* clock.c */
+bool clock_add_domain(const struct domain *domain);
+void clock_sets_level(unsigned int cpu, void *level);
 bool clock_start(void);
 void clock_cpu_begins(unsigned int cpu);
 void clock_cpu_halts(unsigned int cpu, void *unused);

@@ -4,7 +4,11 @@
  *
  * A program in the guest talks to the lab by hints that real CPUs take for no-ops: HINT #MARK_ON switches the cache
  * model on, HINT #MARK_OFF off, HINT #MARK_COUNT writes a line with everything counted so far to the file that the
- * option `counts` names. Each line is a JSON object.
+ * option `counts` names. Each line is a JSON object. The lab's cpufreq driver says by HINT #MARK_LEVEL + n at which level
+ * the CPUs of a domain are.
+ *
+ * The file of the option `domains` has one domain in each line: how many CPUs, the power of a halted one in uW, and the
+ * levels as speed:power, in permille of the fastest CPU's and in uW, with a semicolon behind.
  *
  * Counted are instructions, in the kernel and in user space, the no-ops of the kernel (every static branch that is off
  * is one), and those in the kernel functions that the file of the option `functions` lists, one a line: first address,
@@ -19,6 +23,7 @@
 #define MARK_ON		0x68
 #define MARK_OFF	0x69
 #define MARK_COUNT	0x6a
+#define MARK_LEVEL	0x70	/* and those after it: the level of the CPU's domain, 0 is the slowest */
 #define HINT(n)		(0xd503201fu | (n) << 5)
 #define NOP		HINT(0)
 /* What spinning code executes while it waits. */
@@ -121,6 +126,9 @@ static void translated_instruction(struct qemu_plugin_insn *insn, uint32_t *prev
 	for (uintptr_t n = MARK_ON; n <= MARK_COUNT; n++)
 		if (code == HINT(n))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, QEMU_PLUGIN_CB_NO_REGS, (void *)n);
+	for (uintptr_t n = 0; n < MAX_LEVELS; n++)
+		if (code == HINT(MARK_LEVEL + n))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, clock_sets_level, QEMU_PLUGIN_CB_NO_REGS, (void *)n);
 	if (options.spin && (code == YIELD || code == WFE))
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, clock_spins, QEMU_PLUGIN_CB_NO_REGS, NULL);
 	if (SENDS_IPI(code))
@@ -211,6 +219,32 @@ static int read_functions(const char *path)
 	return 0;
 }
 
+static int read_domains(const char *path)
+{
+	FILE *in = fopen(path, "re");
+	struct domain domain;
+	char more[2];
+
+	if (!in)
+		return bad("cannot open the list of domains", path);
+	for (;;) {
+		domain = (struct domain){ 0 };
+		if (fscanf(in, "%lu %lu", &domain.cpus, &domain.idle) != 2)
+			break;
+		while (domain.n_levels < MAX_LEVELS &&
+		       fscanf(in, "%lu:%lu", &domain.levels[domain.n_levels].speed,
+			      &domain.levels[domain.n_levels].power) == 2 &&
+		       domain.levels[domain.n_levels].speed)
+			domain.n_levels++;
+		if (!domain.n_levels || fscanf(in, " %1[;]", more) != 1 || !clock_add_domain(&domain))
+			return bad("not 'cpus idle speed:power ...;', or too many", path);
+	}
+	if (fscanf(in, "%1s", more) != EOF)
+		return bad("not 'cpus idle speed:power ...;'", path);
+	fclose(in);
+	return 0;
+}
+
 static int read_option(const char *argument)
 {
 	const char *value = strchr(argument, '=');
@@ -226,6 +260,8 @@ static int read_option(const char *argument)
 	}
 	if (!strncmp(argument, "functions=", length + 1))
 		return read_functions(value);
+	if (!strncmp(argument, "domains=", length + 1))
+		return read_domains(value);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (strlen(table[i].name) == length && !strncmp(table[i].name, argument, length)) {
 			*table[i].value = strtoull(value, &end, 0);
