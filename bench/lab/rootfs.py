@@ -11,6 +11,7 @@ cannot be seen in it; of that, only what is listed here is in the image.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import hashlib
 import json
 import os
@@ -37,22 +38,42 @@ class Program:
     about: str
     pattern: str = ""  # of its file's name, where that is not the program's
     library: str = ""  # it is no program, but this library
-    data: tuple[str, ...] = ()  # other files that it needs
+    data: tuple[str, ...] = ()  # other files that it needs; a * stands for anything, a / included
+    modules: tuple[str, ...] = ()  # likewise, to be in /lib: from /bin, PostgreSQL looks for them there
+    where: str = "bin"  # pattern of its directory, where that is not the usual one
+    suite: str = ""  # it is a part of this suite only, whose run says whether it works
 
 
+POSTGRESQL = r"lib/postgresql/\d+/bin"
 PROGRAMS = {
     "cyclictest": Program("rt-tests", "latency of timers"),
     "fio": Program("fio", "input and output"),
+    "chrt": Program("util-linux", "runs a program in another scheduling class", suite="apps"),
+    # The compiler alone, from C to assembly.
+    "gcc": Program("gcc", "compiles C (gcc -S)", r"([a-z0-9_]+-linux-gnu-)?gcc-\d+", data=("usr/lib/gcc/*/cc1",),
+                   suite="apps"),
     "hackbench": Program("rt-tests", "groups of tasks that talk through sockets or pipes"),
+    "initdb": Program("postgresql", "makes the files of a database", where=POSTGRESQL, suite="apps"),
     "libgomp": Program("libgomp1", "the library of OpenMP programs, which come as extra files", library="libgomp.so.1"),
+    "memcached": Program("memcached", "a cache server", suite="apps"),
+    "nginx": Program("nginx", "a web server", suite="apps"),
     "numactl": Program("numactl", "runs a program with a memory policy, such as pages on all nodes by turns"),
     # Where several versions can be installed together, perf is a script that starts perf_VERSION.
     "perf": Program("linux-perf", "perf bench, perf stat, perf sched", r"perf(_[0-9.]+)?"),
+    "pgbench": Program("postgresql", "load for PostgreSQL, and its latencies", where=POSTGRESQL, suite="apps"),
+    "postgres": Program("postgresql", "a database", where=POSTGRESQL, data=("usr/share/postgresql/*",),
+                        modules=tuple(f"usr/lib/postgresql/*/lib/{name}.so" for name in ("dict_snowball", "plpgsql")),
+                        suite="apps"),
+    "redis-benchmark": Program("redis-tools", "load for redis-server, and its latencies", suite="apps"),
+    "redis-server": Program("redis-server", "a server of data structures in memory", suite="apps"),
+    "setpriv": Program("util-linux", "runs a program as another user", suite="apps"),
     "stress-ng": Program("stress-ng", "load of many kinds"),
     "sysbench": Program("sysbench", "threads, mutexes, memory (the database tests' scripts are not included)"),
     "tbench": Program("dbench", "the network part of a file server's load: the client", data=(
         "usr/share/dbench/client.txt",)),
     "tbench_srv": Program("dbench", "tbench's server; both talk through 'lo', which must be up"),
+    "wrk": Program("wrk", "load for web servers, and its latencies", suite="apps"),
+    "zstd": Program("zstd", "compression", suite="apps"),
 }
 # What a library loads by name while it runs, and cannot do without: glibc, to end or cancel a thread.
 LOADED_LATER = {"libc.so.6": "libgcc_s.so.1"}
@@ -133,16 +154,21 @@ class Packages:
             path = image_path(posixpath.join(posixpath.dirname(path), os.readlink(found)))
         return None
 
+    def matching(self, pattern: str) -> dict[str, Path]:
+        """All files whose path in the image is so; * stands for anything."""
+        names = fnmatch.filter(self.paths, image_path(pattern)) if "*" in pattern else [pattern]
+        return {name: file for name in sorted(names) if (file := self.file(name))}
+
     def program(self, name: str) -> Path:
         """The file of a program that an image can have."""
         program = PROGRAMS[name]
         # A package that stands for the newest of several versions brings it as one of its dependencies.
         roots = [root for package, root in self.roots.items()
                  if package == program.package or package.startswith(f"{program.package}-")]
-        pattern = re.compile(f"bin/({program.pattern or re.escape(name)})")
+        pattern = re.compile(f"{program.where}/({program.pattern or re.escape(name)})")
         for path in sorted(filter(pattern.fullmatch, self.paths)):
             file = self.file(path)
-            if file and any(file.is_relative_to(root) for root in roots) and read_elf(file):
+            if file and any(self.paths[path].is_relative_to(root) for root in roots) and read_elf(file):
                 return file
         raise Fail(f"{name}: the package {program.package} has no such program any more")
 
@@ -201,13 +227,16 @@ class Packages:
             else:
                 path = f"bin/{name}"
                 file = self.extra.get(path) or self.program(name)
-            for path, file in ((path, file), *((data, self.file(data)) for data in PROGRAMS[name].data)):
-                if not file:
+            found = [(data, self.matching(data)) for data in PROGRAMS[name].data]
+            found += [(module, {f"lib/{posixpath.basename(place)}": module_file for place, module_file
+                                in self.matching(module).items()}) for module in PROGRAMS[name].modules]
+            for path, files_of in ((path, {path: file} if file else {}), *found):
+                if not files_of:
                     raise Fail(self.missing(name, path, name))
-                starts[path] = file
-        found = self.closure(starts | self.extra)
+                starts |= files_of
+        closure = self.closure(starts | self.extra)
         return {path: (file, 0o755 if path in self.extra else file.stat().st_mode & 0o777)
-                for path, file in sorted(found.items())}
+                for path, file in sorted(closure.items())}
 
 
 def checked(programs: Sequence[str]) -> list[str]:

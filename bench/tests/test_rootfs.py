@@ -176,6 +176,31 @@ class Closure(Temporary):
         (self.roots["dbench"] / "usr/share/dbench/client.txt").write_text("load\n")
         self.assertIn("usr/share/dbench/client.txt", self.select("tbench"))
 
+    def test_data_by_pattern(self) -> None:
+        """A directory of data and modules whose paths have a version in them; and a program in a directory of its own."""
+        root = self.roots["postgresql-15"] = self.root / "packages/postgresql-15_15.2"
+        self.copy_program(root / "usr/lib/postgresql/15/bin/postgres")
+        for name in ("share/postgresql/15/a/b", "share/postgresql/15/c", "lib/postgresql/15/lib/plpgsql.so",
+                     "lib/postgresql/15/lib/other.so"):
+            (root / "usr" / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / "usr" / name).write_text("data\n")
+        self.assertRegex(self.message(self.select, "postgres"), "postgres needs usr/lib/.*/dict_snowball.so.*none of")
+        (root / "usr/lib/postgresql/15/lib/dict_snowball.so").write_text("module\n")
+        found = self.select("postgres")
+        self.assertLessEqual({"bin/postgres", "usr/share/postgresql/15/a/b", "usr/share/postgresql/15/c",
+                              "lib/plpgsql.so", "lib/dict_snowball.so"}, set(found))
+        self.assertNotIn("lib/other.so", found)
+
+    def test_program_by_a_link_to_another_package(self) -> None:
+        """As redis-server is one to a file of redis-tools."""
+        for package in ("redis-server", "redis-tools"):
+            self.roots[package] = self.root / f"packages/{package}_7"
+            (self.roots[package] / "usr/bin").mkdir(parents=True)
+        self.copy_program(self.roots["redis-tools"] / "usr/bin/redis-check-rdb")
+        (self.roots["redis-server"] / "usr/bin/redis-server").symlink_to("redis-check-rdb")
+        self.assertEqual(self.select("redis-server")["bin/redis-server"][0],
+                         self.roots["redis-tools"] / "usr/bin/redis-check-rdb")
+
     def test_missing_library(self) -> None:
         self.liba.with_name("liba.so.1").unlink()
         message = self.message(self.select, "hackbench")
