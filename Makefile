@@ -73,7 +73,10 @@ lab-shell: setup-lab ## a console in a modelled machine (TOPO=, COST=)
 lab-check: setup-lab ## compare what the lab measures with what its costs predict (TOPO=; REPEAT=1: do results repeat on a busy host?)
 	@$(PYTHON) bench/lab/selfcheck.py $(TOPOLOGY_OPTION) $(if $(REPEAT:0=),--repeat)
 
-bench: setup-bench ## run a suite (SUITE=hint|headroom|gang|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
+rivals: setup-rivals ## build the sched_ext schedulers that the suite apps compares with: root, a chroot of 4 GB, half an hour (ONLY=scx_layered)
+	@$(PYTHON) bench/rivals.py $(if $(ONLY),--only '$(ONLY)')
+
+bench: setup-bench ## run a suite (SUITE=hint|numa|headroom|gang|apps|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
 	@$(PYTHON) $(BENCH)
 
 results: setup-bench ## run what bench/results/plan.toml says, and renew the pages of bench/results (ONLY=item[,item], PLAN=1: only say how long it takes)
@@ -134,11 +137,13 @@ setup-image:
 	@scripts/setup image
 setup-lab:
 	@scripts/setup lab
+setup-rivals:
+	@scripts/setup kernel rivals
 setup-bench:
-	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host,lab)
+	@scripts/setup bench $(if $(filter host,$(WHERE)),bench-host $(if $(filter apps,$(SUITE)),apps-host),lab)
 setup-check:
 	@scripts/setup kernel vm systemd cgctl cgctl-tests containers lint docs deb repo bench
 	@scripts/setup lab || echo "check: going on without the lab; where its QEMU is missing, the steps that need it are skipped"
 
-.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench results deb deb-config selftests-deb repo install-test vm-image release docs \
-	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-docs setup-deb setup-repo setup-image setup-lab setup-bench setup-check
+.PHONY: help demo check steps vm tree kernel selftests kunit check-hooks lab lab-shell lab-check bench rivals results deb deb-config selftests-deb repo install-test vm-image release docs \
+	cgctl cgctl-tests unit-files cgctl-deb install systemd containers nri clean setup-kernel setup-systemd setup-cgctl setup-cgctl-tests setup-containers setup-vm setup-docs setup-deb setup-repo setup-image setup-lab setup-bench setup-rivals setup-check

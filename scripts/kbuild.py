@@ -30,6 +30,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "lab": ("jump-label", "lab"), "lab-off": ("off", "jump-label", "lab"), "lab-pristine": ("jump-label", "lab"),
     # The lab's machine with the rules that ours are compared with.
     f"lab-{ANCESTORS}": ("jump-label", "lab"),
+    # With sched_ext, for schedulers to compare with. Figures of it are compared with its own only.
+    "lab-scx": ("jump-label", "lab", "scx"),
     # Objects only, to be compared.
     "on": ("jump-label",), "off": ("off", "jump-label"), "pristine": ("jump-label",)}
 PRISTINE = {"pristine", "lab-pristine"}  # built from the source without us

@@ -77,8 +77,12 @@ def describe_kinds(blob: bytes, domains: Sequence[tuple[int, Kind]]) -> bytes:
     return closed_tree(tree)
 
 
-def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], llc: tuple[int, int]) -> bytes:
-    """The tree with a cpu-map and caches; private caches and LLCs are given as KiB and ways."""
+def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], llc: tuple[int, int],
+                    socket_per_llc: bool = False) -> bytes:
+    """The tree with a cpu-map and caches; private caches and LLCs are given as KiB and ways.
+
+    A socket is a node, or with `socket_per_llc` an LLC. Each LLC is a cluster either way.
+    """
     tree = open_tree(blob, 4096 + 1024 * topology.cpus)
 
     def node(path: str, name: str) -> str:
@@ -113,9 +117,11 @@ def describe_caches(blob: bytes, topology: Topology, private: tuple[int, int], l
 
     tree.del_node(tree.path_offset("/cpus/cpu-map"))
     top = node("/cpus", "cpu-map")
-    sockets = [node(top, f"socket{number}") for number in range(topology.nodes)]
-    for number in range(topology.nodes * topology.llcs):
-        cluster = node(sockets[number // topology.llcs], f"cluster{number % topology.llcs}")
+    clusters = 1 if socket_per_llc else topology.llcs
+    llcs = topology.nodes * topology.llcs
+    sockets = [node(top, f"socket{number}") for number in range(llcs // clusters)]
+    for number in range(llcs):
+        cluster = node(sockets[number // clusters], f"cluster{number % clusters}")
         for core in range(topology.cores):
             path = node(cluster, f"core{core}")
             first = (number * topology.cores + core) * topology.threads

@@ -81,6 +81,9 @@ class Machine:
     cache: bool = True
     memory: int = MEMORY
     seed: int = 1
+    # Each LLC a socket of its own, whose cores are then numbered apart: the kernel numbers those of arm64 within a
+    # cluster, and the schedulers of scx tell cores by node, socket and that number.
+    socket_per_llc: bool = False
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -101,7 +104,7 @@ class Machine:
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, **dataclasses.asdict(self.topology), "cpus": self.topology.cpus,
                 "quantum_ns": self.quantum_ns, "cache_model": self.cache, "memory_mib": self.memory,
-                "seed": self.seed}
+                "seed": self.seed, **({"socket_per_llc": True} if self.socket_per_llc else {})}
 
 
 @dataclass
@@ -239,7 +242,8 @@ def device_tree(target: Target, machine: Machine, version: str) -> Path:
              for cache in ("private", "llc")]
     source = Path(devicetree.__file__).read_bytes()
     kinds = machine.topology.kinds()
-    key = hashlib.sha256(json.dumps([version, arguments, sizes, str(kinds)]).encode() + source).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([version, arguments, sizes, str(kinds), machine.socket_per_llc]).encode()
+                         + source).hexdigest()[:16]
     path = target.build / "lab" / f"{key}.dtb"
     with locked(path.with_suffix(".lock")):
         if path.is_file():
@@ -247,7 +251,8 @@ def device_tree(target: Target, machine: Machine, version: str) -> Path:
         plain = path.with_suffix(".plain")
         dump = [argument + f",dumpdtb={plain}" if argument.startswith("virt,") else argument for argument in arguments]
         capture([QEMU, *dump])
-        tree = devicetree.describe_caches(plain.read_bytes(), machine.topology, sizes[0], sizes[1])
+        tree = devicetree.describe_caches(plain.read_bytes(), machine.topology, sizes[0], sizes[1],
+                                          machine.socket_per_llc)
         replace_file(path, devicetree.describe_kinds(tree, kinds) if kinds else tree)
         plain.unlink()
     return path
