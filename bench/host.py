@@ -225,7 +225,9 @@ class HostRunner:
     """
 
     def __init__(self, directory: Path, root: Path = Path("/")):
-        self.path = f"{directory}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
+        # Debian has PostgreSQL's programs apart, by version.
+        servers = sorted(map(str, root.glob("usr/lib/postgresql/*/bin")))
+        self.path = ":".join([str(directory), *servers[-1:], os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])
         self.environment = record(root)
 
     def __call__(self, topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path] | None = None,
@@ -236,7 +238,8 @@ class HostRunner:
         if kernel or append:
             raise Fail("WHERE=host measures the kernel that runs; it boots none")
         if missing := missing_programs(programs, self.path):
-            raise Fail(f"not installed here: {', '.join(missing)}; as root: scripts/setup bench-host")
+            raise Fail(f"not installed here: {', '.join(missing)}; as root: scripts/setup bench-host, and "
+                       "apps-host for the suite apps")
         if absent := [name for name in extra or {} if not Path(name).exists()]:
             raise Fail(f"not here: {', '.join(absent)}")
         switches = {Path(path): read(Path(path)) or off for path, off in switches_of(script).items()}

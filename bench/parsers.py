@@ -456,3 +456,68 @@ def cyclictest(output: str) -> Values:
     return {"min_us": min(thread[1] for thread in threads),
             "avg_us": sum(thread[0] * thread[2] for thread in threads) / cycles,
             "max_us": max(thread[3] for thread in threads)}
+
+
+# -------------------------------------------------------------------- apps
+
+def redis_benchmark(output: str) -> Values:
+    """redis-benchmark of one command: rate, and latencies, in microseconds here. p99.9 is the first step of its
+    distribution that is not below it, which is how it prints percentiles."""
+    # Its progress, ended by carriage returns, and its table are on the same lines.
+    text = output.replace("\r", "\n")
+    rate = float(_only(rf"^ *throughput summary: {NUMBER} requests per second$", text, "line 'throughput summary'")[1])
+    row = _only(r"^ +avg +min +p50 +p95 +p99 +max *\n +([0-9.]+(?: +[0-9.]+){5}) *$", text, "summary of latencies")
+    mean, _, p50, _, p99, _ = map(float, row[1].split())
+    steps = [(float(part), float(value)) for part, value in
+             re.findall(rf"^{NUMBER}% <= {NUMBER} milliseconds", text, re.MULTILINE)]
+    p999 = next((value for part, value in steps if part >= 99.9), None)
+    if p999 is None:
+        raise Unreadable("no distribution of latencies in the output")
+    return {name: 1000 * value for name, value in (("mean", mean), ("p50", p50), ("p99", p99), ("p999", p999))} | {
+        "rps": rate}
+
+
+def _app_client(text: str) -> Values:
+    """The one client's report: ask, wrk with apps/wrk.lua, pgbench with its log's percentiles, or redis-benchmark."""
+    if "throughput summary:" in text:
+        return redis_benchmark(text)
+    found = _objects(text)
+    if wrk := found.get("wrk"):
+        if errors := wrk["errors"]:
+            raise Unreadable(f"wrk counted {errors} errors")
+    told = found.get("ask") or wrk or found.get("pgbench")
+    if not told:
+        raise Unreadable("no report of a client in the output")
+    values = {name: _number(told["latency_us"], name) for name in ("p50", "p99", "p999")}
+    if told["benchmark"] == "pgbench":
+        failed = _only(r"^number of failed transactions: ([0-9]+) ", text, "line 'number of failed transactions'")
+        if int(failed[1]):
+            raise Unreadable(f"pgbench counted {failed[1]} failed transactions")
+        rate = _only(rf"^tps = {NUMBER} \(without initial connection time\)$", text, "line 'tps'")
+        return {**values, "rps": float(rate[1])}
+    return {**values, "rps": _number(told["latency_us"], "rps")}
+
+
+def _app_side(text: str) -> float:
+    """Work of a side job in a second: runs of `again`, stress-ng's bogo operations, or fio's reads."""
+    if "stress-ng: metrc:" in text:
+        return stress_ng(text)["bogo_ops_per_s"]
+    if '"fio version"' in text:
+        return fio(text)["iops"]
+    if not (again := _objects(text).get("again")):
+        tail = " / ".join(text.strip().splitlines()[-3:])
+        raise Unreadable(f"no report of a side job: {tail or 'nothing'}")
+    return _number(again, "work") / _number(again, "seconds")
+
+
+def app(output: str) -> Values:
+    """A service's run: what its client reports, what the side job did where there was one, and the server's moves."""
+    parts = {name: text for name, text in re.findall(r"^== (\w+)\n(.*?)(?=^== |\Z)", output, re.MULTILINE | re.DOTALL)}
+    if "client" not in parts or "seen" not in parts:
+        raise Unreadable("no parts 'client' and 'seen' in the output")
+    values = _app_client(parts["client"])
+    if "side" in parts:
+        values["side"] = _app_side(parts["side"])
+        if values["side"] <= 0:
+            raise Unreadable("the side job did nothing")
+    return values | {"migrations": float(_only(r"^migrations ([0-9]+)$", parts["seen"], "line 'migrations'")[1])}

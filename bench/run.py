@@ -34,14 +34,17 @@ for directory in (ROOT / "scripts", ROOT / "bench"):
 import host  # noqa: E402
 import picture  # noqa: E402
 import provenance  # noqa: E402
+import rivals  # noqa: E402
 import table  # noqa: E402
+import ways  # noqa: E402
 from common import ANCESTORS, Fail, Progress, Target, capture, run_main  # noqa: E402
 from parsers import Unreadable  # noqa: E402
 from results import Failure, Key, Results, row_of, save, with_oracle  # noqa: E402
-from suite import (FULL, HOST, QUICK, SEED, Case, Chunk, Outcome, Reader, Selection, Suite, estimate,  # noqa: E402
-                   known_suites, load_suite, plan, script)
+from suite import (FULL, HOST, QUICK, SEED, Bench, Case, Chunk, Outcome, Reader, Selection, Suite,  # noqa: E402
+                   estimate, known_suites, load_suite, plan, script)
 
 OUT = ROOT / "build/bench"
+SCX = "lab-scx"  # variant of the lab's kernel with sched_ext
 OWN_PROGRAMS = ROOT / "bench/workloads"
 # Suites that need another way of running: modules with a main() of their own.
 OWN_RUNNERS = ("overhead",)
@@ -76,13 +79,17 @@ def seed_of(sample: int) -> int:
 
 def lab_variant(suite: Suite, chunks: Sequence[Chunk]) -> str:
     """The lab's kernel for a run. Rules of ancestors are in one of their own only; what is compared with them is
-    measured on that one as well."""
+    measured on that one as well. sched_ext is in another one, for suites with rivals where some of these are built."""
+    if suite.rivals and rivals.available():
+        return SCX
     compares = any(suite.configuration(case.config).kind == SEED for chunk in chunks for case in chunk.cases)
     return f"lab-{ANCESTORS}" if compares else "lab"
 
 
 def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = (), variant: str = "lab") -> Runner:
     """The lab's, which shows nothing by itself. One that cannot hand on lines as they come does so at the end.
+
+    The machine of the kernel with sched_ext is described so that its schedulers understand it.
 
     `costs` are changes of what its machines cost, as key=value; they are looked at before anything is run. What is
     random in a boot begins with seed_of() its sample: two boots that do the same in the same order are the same one.
@@ -99,9 +106,12 @@ def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = (), varian
     def run_script(topology: str, script: str, programs: Sequence[str], *, extra: Mapping[str, Path], timeout: int,
                    on_line: Callable[[str], None], sample: int) -> RunResult:
         arguments: dict[str, Any] = {"on_line": on_line} if streams else {}
+        settings: dict[str, Any] = {"seed": seed_of(sample)}
         if variant != "lab":
             arguments["variant"] = variant
-        result: RunResult = lab.run_script(lab.machine_of(topology, costs, seed=seed_of(sample)), script, programs,
+        if variant == SCX:
+            settings["socket_per_llc"] = True
+        result: RunResult = lab.run_script(lab.machine_of(topology, costs, **settings), script, programs,
                                            extra=extra, timeout=timeout, **arguments)
         if not streams:
             for line in result.output.splitlines():
@@ -156,6 +166,7 @@ class Run:
     def __init__(self, suite: Suite, selection: Selection, runner: Runner, path: Path, *, command: str,
                  forced: Sequence[str] = (), costs: Sequence[str] = ()):
         self.suite, self.selection, self.runner, self.path = suite, selection, runner, path
+        self.rivals = rivals.available() if suite.rivals and not selection.host else {}
         self.chunks = plan(suite, selection)
         self.values: dict[Key, list[tuple[int, float]]] = {}
         self.counters: dict[tuple[str, str, str, int], dict[str, int]] = {}
@@ -264,7 +275,7 @@ class Run:
         reader = Reader(self.suite, chunk, nonce, self.finished, self.started)
         benches = [self.suite.bench(name) for name in dict.fromkeys(case.bench for case in chunk.cases)]
         programs = sorted({program for bench in benches for program in bench.programs})
-        extra = {name: path for bench in benches for name, path in bench.files.items()}
+        extra = {} if self.selection.host else self.files_for(chunk, benches)
         try:
             result = self.runner(chunk.layout.name, script(self.suite, chunk, self.selection.form, nonce), programs,
                                  extra=extra, timeout=round(PATIENCE * chunk.seconds) + MERCY, on_line=reader.feed,
@@ -285,6 +296,12 @@ class Run:
         reader.close("")
         self.take_counts(result.counters, result.environment)
         self.take_environment(chunk.layout.name, reader.kernel, result.environment)
+
+    def files_for(self, chunk: Chunk, benches: Sequence[Bench]) -> dict[str, Path]:
+        """What goes into the lab's machine besides programs; a scheduler that is not built makes its cases skipped."""
+        schedulers = {self.suite.configuration(case.config).scheduler_program for case in chunk.cases}
+        return {**{name: path for bench in benches for name, path in bench.files.items()},
+                **{f"bin/{name}": path for name, path in self.rivals.items() if name in schedulers}}
 
     def trouble(self, reader: Reader, reason: str) -> None:
         """A machine that did not end well makes the run fail, even where every case had ended before."""
@@ -468,6 +485,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     (arguments.out / f"{suite.name}.rst").write_text(table.rst(run.results, suite), encoding="utf-8")
     print(f"\n{text}")
     pictures = picture.write_all(run.results, suite, arguments.out)
+    if suite.rivals:
+        pictures += ways.write(run.results, suite, arguments.out)
     for path in (run.path, *pictures):
         print(f"  {shown(path)}")
     print(f"  how to read this: {suite.page}; {(time.monotonic() - began) / 60:.1f} minutes")

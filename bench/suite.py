@@ -70,7 +70,9 @@ class Bench:
 
     A benchmark with `groups` gets these below the case's own (see GROUPS); it then starts outside of all of them, and
     puts its parts into them with `join`. `series` reads from its output what a picture over time needs, and `counted`
-    asks for the lab's counts before and after it, from which and from its values `derive` makes further ones.
+    asks for the lab's counts before and after it, from which and from its values `derive` makes further ones. `first`
+    is a command that runs before anything of the case is set, outside of its groups; what it leaves in /tmp/bench.kept
+    the next cases find.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Bench:
     groups: Callable[[int], tuple[str, ...]] | None = None
     series: Callable[[str], dict[str, Any]] | None = None
     counted: bool = False
+    first: str = ""
     derive: Callable[[Mapping[str, float], Mapping[str, float], Mapping[str, float]], Mapping[str, float]] | None = None
 
     def loads(self, form: str) -> list[int]:
@@ -141,6 +144,10 @@ class Configuration:
     `settings` are for benchmarks with groups, `variables` for the shell of their commands. `needs` are files without
     which the configuration does not exist on this kernel: files of a group by their name, others by their path. It is
     then skipped, which the results say, and never measured as something else.
+
+    `scheduler` is the command of a sched_ext scheduler that runs during the case, with {files} for where bench/apps is.
+    Its program comes from `make rivals`. A case at whose end the scheduler is not in force any more has failed, and so
+    has one where the scheduler's log has nothing that matches `proof`.
     """
 
     name: str
@@ -153,12 +160,19 @@ class Configuration:
     variables: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     smt_only: bool = False
+    scheduler: str = ""
+    proof: str = ""
+
+    @property
+    def scheduler_program(self) -> str:
+        return self.scheduler.partition(" ")[0]
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "kind": self.kind, "hint": self.hint, "pin": self.pin,
                 "switches": [[switch.path, switch.on] for switch in self.switches],
                 "settings": [[s.group, s.file, s.value if isinstance(s.value, str) else "by load and machine"]
-                             for s in self.settings], "variables": dict(self.variables), "needs": list(self.needs)}
+                             for s in self.settings], "variables": dict(self.variables), "needs": list(self.needs),
+                **({"scheduler": self.scheduler} if self.scheduler else {})}
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
@@ -306,6 +320,9 @@ class Suite:
     least_llcs: int = 1  # a machine with fewer shows nothing of what the suite is about
     # Where benchmarks last for a time: the machine that their efforts are of. A larger or faster one does more in it.
     effort_of: str = ""
+    # It compares with what else there is, which bench/ways.py makes a page of. sched_ext schedulers are among it: the
+    # lab boots the kernel that has sched_ext, if they are built.
+    rivals: bool = False
 
     def seconds(self, bench: Bench, load: int, form: str, layout: Layout) -> float:
         """The same on this machine."""
@@ -574,6 +591,60 @@ ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null || :
 id=-
 leave
 """
+# Where a benchmark has something to be done first.
+FIRST = r"""# first SECONDS COMMAND: what a case needs to be there.
+first() {
+	timeout -k 5 "$1" sh -c "$2" < /dev/null > /tmp/bench.kept/first.log 2>&1 && return 0
+	say fail "$id" "preparing: $(tail -n 3 /tmp/bench.kept/first.log | tr '\n' ' ')"
+	return 1
+}
+"""
+# Where a configuration has a scheduler.
+SCHEDULERS = r"""# A scheduler of sched_ext takes seconds to load; its own work meanwhile is not what is measured.
+scx=/sys/kernel/sched_ext/state
+scheduler_start() {
+	need $scx "this kernel has no sched_ext" || return 1
+	command -v "${1%% *}" > /dev/null || { say skip "$id" "no ${1%% *}: 'make rivals' builds it"; return 1; }
+	lab-mark off 2> /dev/null
+	RUST_BACKTRACE=1 $1 > /tmp/scheduler.log 2>&1 &
+	scheduler=$!
+	tries=0
+	until [ "$(cat $scx)" = enabled ]; do
+		tries=$((tries + 1))
+		if [ ! -d /proc/$scheduler ] || [ $tries -gt 1500 ]; then
+			say fail "$id" "$1 is not in force: $(tail -n 3 /tmp/scheduler.log | tr '\n' ' ')"
+			scheduler_stop
+			return 1
+		fi
+		sleep 0.1
+	done
+	sleep SETTLE
+	lab-mark on 2> /dev/null || :
+}
+
+# scheduler_held PROOF: it was in force until now, and its log says what proves that it knew the groups.
+scheduler_held() {
+	[ "$(cat $scx)" = enabled ] && [ -d /proc/$scheduler ] && grep -q -e "$1" /tmp/scheduler.log && return 0
+	say fail "$id" "the scheduler $(cat $scx), its log without '$1': $(tail -n 3 /tmp/scheduler.log | tr '\n' ' ')"
+	return 1
+}
+
+scheduler_stop() {
+	[ -n "$scheduler" ] || return 0
+	lab-mark off 2> /dev/null
+	kill -INT $scheduler 2> /dev/null
+	tries=0
+	until [ ! -e $scx ] || [ "$(cat $scx)" = disabled ] || [ $tries -gt 100 ]; do
+		tries=$((tries + 1))
+		sleep 0.1
+	done
+	# One that does not end: the kernel goes back to its own scheduler when the program is gone.
+	kill -KILL $scheduler 2> /dev/null
+	wait $scheduler
+	scheduler=
+	lab-mark on 2> /dev/null
+}
+"""
 DEBUGFS = "[ -d /sys/kernel/debug/sched ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null || :\n"
 SETTLE_SECONDS = 2
 
@@ -593,16 +664,21 @@ def case_script(suite: Suite, case: Case, layout: Layout, form: str) -> str:
                 settings.append((f"$group/{group}/{setting.file}", value))
     needs = [f'need "{name if name.startswith("/") else f"$group/{name}"}" '
              f'{shlex.quote(f"this kernel has no {name}")}' for name in configuration.needs]
-    run = [f"split {' '.join(groups)}"] if groups else []
+    run = [f"first {bench.limit} {shlex.quote(bench.first)}"] if bench.first else []
+    run += [f"split {' '.join(groups)}"] if groups else []
     command = "".join(f"{key}={shlex.quote(value)}\n" for key, value in
                       {"load": str(case.load), "cpus": str(len(layout.cpus)), **configuration.variables}.items())
     command = (command if groups or configuration.variables else "") + bench.shell(case.load, form)
     measure = f"measure{'_groups' if groups else ''} {bench.limit} {shlex.quote(command)}"
+    scheduler = configuration.scheduler.replace("{files}", str(ROOT / "bench/apps") if form == HOST else "/lab")
     steps = [f"enter {case.number}", *run, *needs,
              *(f'put "{path}" {shlex.quote(value)}' for path, value in settings),
-             f"counted {measure}" if bench.counted else measure]
+             *([f"scheduler_start {shlex.quote(scheduler)}"] if scheduler else []),
+             f"counted {measure}" if bench.counted else measure,
+             *([f"scheduler_held {shlex.quote(configuration.proof)}"] if scheduler else [])]
     lines = [f"# {case.id}", " &&\n\t".join(steps)]
-    return "\n".join([*lines, *switched_off(configuration.switches), "leave", ""])
+    stop = ["scheduler_stop"] if scheduler else []
+    return "\n".join([*lines, *stop, *switched_off(configuration.switches), "leave", ""])
 
 
 def switched_off(switches: Iterable[Switch]) -> list[str]:
@@ -623,6 +699,9 @@ def script(suite: Suite, chunk: Chunk, form: str, nonce: str) -> str:
     prologue = PROLOGUE.replace("NONCE", nonce).replace("SETTLE", str(SETTLE_SECONDS))
     cases = "\n".join(case_script(suite, case, chunk.layout, form) for case in chunk.cases)
     off = "".join(f"{line}\n" for line in switched_off(s for c in suite.configurations for s in c.switches))
+    prologue += FIRST if "first " in cases else ""
+    if "scheduler_start " in cases:
+        prologue += SCHEDULERS.replace("SETTLE", str(SETTLE_SECONDS))
     return f"{prologue}{DEBUGFS if '/sys/kernel/debug/' in off + cases else ''}{off}\n{cases}\nsay done\n"
 
 

@@ -198,6 +198,15 @@ class Runner(unittest.TestCase):
         self.assertGreater(arrived[1][1] - arrived[0][1], 0.2)
         self.assertIn("llcs", result.environment)
 
+    def test_programs_of_postgresql(self) -> None:
+        """Debian's are in a directory of each version; the newest one's are found."""
+        for version in ("15", "17"):
+            (self.directory / f"usr/lib/postgresql/{version}/bin").mkdir(parents=True)
+        with mock.patch.object(host, "record", lambda _: {}):
+            found = host.HostRunner(Path("/own"), self.directory).path.split(":")
+        self.assertEqual(found[:2], ["/own", str(self.directory / "usr/lib/postgresql/17/bin")])
+        self.assertNotIn(str(self.directory / "usr/lib/postgresql/15/bin"), found)
+
     def test_time_limit_ends_everything(self) -> None:
         began = time.monotonic()
         result = self.runner("host", "echo one; sleep 20 & sleep 20; echo two\n", ["sh"], timeout=1)
