@@ -287,8 +287,9 @@ static __always_inline bool steer_wake_yields(struct task_struct *p,
  */
 static __always_inline bool steer_energy_asked(struct task_struct *p)
 {
-	return static_branch_unlikely(&steer_hint_key.key) && (steer_hint(p) & STEER_ENERGY) &&
-	       sched_energy_enabled();
+	/* Both are branches, so that nobody looks at the word where there is no model. */
+	return static_branch_unlikely(&steer_hint_key.key) && sched_energy_enabled() &&
+	       (steer_hint(p) & STEER_ENERGY);
 }
 
 /**
