@@ -516,6 +516,8 @@ def app(output: str) -> Values:
     if "client" not in parts or "seen" not in parts:
         raise Unreadable("no parts 'client' and 'seen' in the output")
     values = _app_client(parts["client"])
+    if "second" in parts:
+        values |= {f"second_{name}": value for name, value in _app_client(parts["second"]).items()}
     if "side" in parts:
         values["side"] = _app_side(parts["side"])
         if values["side"] <= 0:

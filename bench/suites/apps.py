@@ -201,19 +201,50 @@ echo "== seen"
 echo "$seen"
 """
 
+# Two services: what is the second one's has a 2 behind it. Both are asked at once, each at its own rate.
+TOGETHER = SCENE + """read -r capacity < /tmp/bench.kept/NAME2.rate
+rate2=$((capacity * {load} / 100))
+start2() {
+	START2
+}
+ready2() {
+	READY2 > $out/ready2 2>&1
+}
+start2 join "$side" > $out/server2 2>&1 &
+ready2 || failed
+paced() { PACED; }
+paced2() { PACED2; }
+paced join "$main" > $out/client 2>&1 &
+asking=$!
+rate=$rate2
+paced2 join "$side" > $out/second 2>&1 || failed
+wait $asking || failed
+echo "== client"
+cat $out/client
+echo "== second"
+cat $out/second
+echo "== seen"
+migrations
+"""
 
-def scene(service: Service, text: str, side: str = "") -> str:
-    """The commands of a benchmark, with what is the service's in their places."""
-    warm = "--warmup 0.3 --runtime {work}"
-    paced = service.paced or f'"$@" {service.ask} --rate $rate {warm}'
+
+def places(service: Service, mark: str = "") -> dict[str, str]:
+    """What is the service's in the commands of a benchmark."""
+    paced = service.paced or f'"$@" {service.ask} --rate $rate --warmup 0.3 --runtime WORK'
     closed = f"{service.ask} --warmup 0.2 --runtime 0.4" if service.kind else "calibrating() { SATURATE; }; calibrating"
     ready = (service.ask.replace(f"--connections {CONNECTIONS} --threads {THREADS}", "--connections 1 --threads 1")
              + " --runtime 0.05" if service.kind else
              "tries=0; until pgbench -h /tmp -p 17004 -U nobody -n -t 1 -f \"$files/nothing.sql\" postgres; do "
              "tries=$((tries + 1)); [ $tries -lt 200 ] || return 1; sleep 0.05; done")
-    for name, value in (("CALIBRATE", closed), ("PREPARE", service.prepare), ("START", service.start), ("READY", ready),
-                        ("SATURATED", str(SATURATED)), ("SATURATE", service.saturate), ("PACED", paced),
-                        ("SIDE", side), ("NAME", service.name), ("WORK", "{work}")):
+    return {f"{name}{mark}": value for name, value in (
+        ("CALIBRATE", closed), ("PREPARE", service.prepare), ("START", service.start), ("READY", ready),
+        ("SATURATED", str(SATURATED)), ("SATURATE", service.saturate), ("PACED", paced), ("NAME", service.name))}
+
+
+def scene(service: Service, text: str, side: str = "", second: Service | None = None) -> str:
+    """The commands of a benchmark, with what is the services' and the side job's in their places."""
+    for name, value in {**(places(second, "2") if second else {}), **places(service), "SIDE": side,
+                        "WORK": "{work}"}.items():
         text = text.replace(name, value)
     return text
 
@@ -226,6 +257,8 @@ LATENCIES = (
     Metric("migrations", "migrations", LOWER, "moves of the server's threads between CPUs", shown=False,
            compared=False, optional=True),
 )
+SECOND = tuple(Metric(f"second_{name}", unit, better, f"the second service: {title}") for name, unit, better, title in (
+    ("p99", "us", LOWER, "99th percentile of latency"), ("rps", "1/s", HIGHER, "requests per second")))
 WORK_DONE = Metric("side", "1/s", HIGHER, "work of the side job", optional=True)
 
 
@@ -263,7 +296,8 @@ def main_hint(words: str) -> Setting:
 
 def ours(name: str, *settings: Setting, block: str = "Ours") -> Configuration:
     return Configuration(name, OURS, block, settings=settings,
-                         needs=tuple(dict.fromkeys(f"{setting.group}/{setting.file}" for setting in settings
+                         needs=tuple(dict.fromkeys(f"{setting.group.replace('*', 'main')}/{setting.file}"
+                                                   for setting in settings
                                                    if setting.file in ("cpu.hint", "cpu.headroom"))))
 
 
@@ -316,6 +350,8 @@ CONFIGURATIONS = (
     ours("headroom20+tail", headroom(20), main_hint("tail_latency"), block="Headroom"),
     ours("headroom20+idle", headroom(20), SIDE_IDLE, block="Headroom"),
     ours("headroom20+hint+idle", headroom(20), SHARING, SIDE_IDLE, block="Headroom"),
+    ours("both", Setting("*", "cpu.hint", "fork_spread wake_affine"), block="Two services"),
+    ours("both_tail", Setting("*", "cpu.hint", "tail_latency"), block="Two services"),
     *(Configuration(name, PINNED, "CPUs of one's own", settings=(Setting("main", "cpuset.cpus", pinned(name)),))
       for name in ("llc", "cores", "apart")),
 )
@@ -323,7 +359,9 @@ HINTS = ("tail_latency", "interactive", "fork_spread+wake_affine", "fork_affine+
 SCHEDULERS = tuple(c.name for c in CONFIGURATIONS if c.scheduler)
 PINNINGS = ("llc", "cores", "apart")
 OF_ALONE = ("none", *HINTS, *PINNINGS, *SCHEDULERS)
-OF_BESIDE = tuple(c.name for c in CONFIGURATIONS if c.name not in PINNINGS)
+FOR_BOTH = ("both", "both_tail")
+OF_BESIDE = tuple(c.name for c in CONFIGURATIONS if c.name not in (*PINNINGS, *FOR_BOTH))
+OF_TWO = ("none", "halves", "caches", *SCHEDULERS, *FOR_BOTH)
 QUICK_ALONE = ("tail_latency", "fork_spread+wake_affine", "llc")
 QUICK_BESIDE = ("alone", "weight", "idle", "sched_idle", "caches", "scx_layered", "scx_lavd", "headroom20",
                 "headroom20+hint", "headroom20+idle")
@@ -362,7 +400,21 @@ def beside(service: Service, side: str, quick: bool) -> Bench:
 
 PAIRS = ((REDIS, "cc", True), (MEMCACHED, "matrix", True), (NGINX, "zstd", True), (POSTGRES, "cc", True),
          (REDIS, "cache", False), (MEMCACHED, "vm", False), (NGINX, "fio", False), (POSTGRES, "matrix", False))
+
+
+def together(service: Service, second: Service) -> Bench:
+    return Bench(
+        name=f"{service.name}+{second.name}", title=f"{service.name} beside {second.name}", load="% of saturation",
+        command=scene(service, TOGETHER, second=second),
+        programs=tuple(dict.fromkeys((*service.programs, *second.programs, *COMMON))), parse=parsers.app,
+        metrics=(*LATENCIES, *SECOND), work={FULL: {50: 3, 75: 3}, QUICK: {}, HOST: {50: 20, 75: 20}}, effort=effort,
+        limit=240, files=FILES, groups=lambda _: ("main", "side"), first=f"({first(service)}) &&\n({first(second)})",
+        configurations=OF_TWO)
+
+
 BESIDES = tuple(beside(*pair) for pair in PAIRS)
+
+TWO = (together(REDIS, MEMCACHED), together(NGINX, POSTGRES))
 
 # Of ours' side work, in percent, which a rival has to keep to be compared with it
 LIKE_OURS = 95.0
@@ -458,7 +510,7 @@ FIGURES = (
 )
 
 SUITE = Suite(
-    name="apps", title="Real services against what else there is", benches=(*map(alone, SERVICES), *BESIDES),
+    name="apps", title="Real services against what else there is", benches=(*map(alone, SERVICES), *BESIDES, *TWO),
     topologies=("zen@20",), configurations=CONFIGURATIONS, samples={FULL: 5, QUICK: 1, HOST: 5}, page="bench/apps.md",
     quick_topologies=("1x2x2x2@20",), quick_configurations=QUICK_BESIDE, figures=FIGURES, least_llcs=2,
     effort_of="1x2x2x2@20", rivals=True)

@@ -84,6 +84,11 @@ class Parsing(unittest.TestCase):
                '"clat_ns": {"percentile": {"99.000000": 80000}}}, "write": {"iops": 0, "clat_ns": {}}} ]\n}\n')
         self.assertEqual(parsers.app(of(ASK, fio))["side"], 42.5)
 
+    def test_two_services(self) -> None:
+        """Each with its own client's report."""
+        values = parsers.app(f"== client\n{ASK}== second\n{PGBENCH}== seen\nmigrations 7\n")
+        self.assertEqual((values["rps"], values["second_rps"], values["second_p99"]), (1916, 763.621, 9100))
+
     def test_errors_are_no_measurement(self) -> None:
         for text, problem in (
                 ("Killed\n", "no parts"), (of("nothing\n"), "no report of a client"),
@@ -103,7 +108,8 @@ class Contents(unittest.TestCase):
         self.assertEqual(tuple(b.name for b in APPS.benches[:4]), SERVICES)
         for service in SERVICES:
             self.assertEqual(APPS.bench(service).loads(FULL), [25, 50, 75, 100])
-            pairs = [b for b in APPS.benches if b.name.startswith(f"{service}+")]
+            pairs = [b for b in APPS.benches if b.name.startswith(f"{service}+")
+                     and b.name.partition("+")[2] not in SERVICES]
             self.assertEqual(len(pairs), 2)
             self.assertEqual([b.loads(QUICK) for b in pairs], [[50], []])
             for bench in pairs:
@@ -128,6 +134,16 @@ class Contents(unittest.TestCase):
                 setting, = APPS.configuration(way).settings
                 main, side = (parse_cpu_list(setting.value_for(group, 50, layout) or "") for group in ("main", "side"))
                 self.assertEqual((main & side, main | side), (frozenset(), layout.cpus))
+
+    def test_two_services(self) -> None:
+        """Both are prepared, each server and each client is in its own group, and asked at its own rate."""
+        bench = APPS.bench("nginx+postgres")
+        for name in ("nginx", "postgres"):
+            self.assertIn(f"/tmp/bench.kept/{name}.rate ] || exit 0", bench.first)
+        command = bench.shell(50, FULL)
+        for part in ('start join "$main"', 'start2 join "$side"', 'paced join "$main"', 'paced2 join "$side"'):
+            self.assertEqual(command.count(part), 1, part)
+        self.assertRegex(command, r"(?s)start2\(\) \{\n\texec \"\$@\" .*? postgres -D.*paced2\(\) \{ logged")
 
     def test_commands_are_shell(self) -> None:
         for bench in APPS.benches:
