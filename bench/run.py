@@ -44,6 +44,7 @@ from suite import (FULL, HOST, QUICK, SEED, Bench, Case, Chunk, Outcome, Reader,
                    estimate, known_suites, load_suite, plan, script)
 
 OUT = ROOT / "build/bench"
+LAYERS = ROOT / "bench/apps"
 SCX = "lab-scx"  # variant of the lab's kernel with sched_ext
 OWN_PROGRAMS = ROOT / "bench/workloads"
 # Suites that need another way of running: modules with a main() of their own.
@@ -79,11 +80,14 @@ def seed_of(sample: int) -> int:
 
 def lab_variant(suite: Suite, chunks: Sequence[Chunk]) -> str:
     """The lab's kernel for a run. Rules of ancestors are in one of their own only; what is compared with them is
-    measured on that one as well. sched_ext is in another one, for suites with rivals where some of these are built."""
-    if suite.rivals and rivals.available():
-        return SCX
-    compares = any(suite.configuration(case.config).kind == SEED for chunk in chunks for case in chunk.cases)
-    return f"lab-{ANCESTORS}" if compares else "lab"
+    measured on that one as well. sched_ext is in another one, for what runs under one of the schedulers built."""
+    used = [suite.configuration(name) for name in {case.config for chunk in chunks for case in chunk.cases}]
+    scheduled = any(configuration.scheduler_program in rivals.available() for configuration in used)
+    compares = any(configuration.kind == SEED for configuration in used)
+    if scheduled and compares:
+        raise Fail("CONFIGS: rules of ancestors and the schedulers of sched_ext are in different kernels; measure them in "
+                   "two runs")
+    return SCX if scheduled else f"lab-{ANCESTORS}" if compares else "lab"
 
 
 def lab_runner(topologies: Sequence[str] = (), costs: Sequence[str] = (), variant: str = "lab") -> Runner:
@@ -166,7 +170,7 @@ class Run:
     def __init__(self, suite: Suite, selection: Selection, runner: Runner, path: Path, *, command: str,
                  forced: Sequence[str] = (), costs: Sequence[str] = ()):
         self.suite, self.selection, self.runner, self.path = suite, selection, runner, path
-        self.rivals = rivals.available() if suite.rivals and not selection.host else {}
+        self.rivals = {} if selection.host else rivals.available()
         self.chunks = plan(suite, selection)
         self.values: dict[Key, list[tuple[int, float]]] = {}
         self.counters: dict[tuple[str, str, str, int], dict[str, int]] = {}
@@ -300,8 +304,10 @@ class Run:
     def files_for(self, chunk: Chunk, benches: Sequence[Bench]) -> dict[str, Path]:
         """What goes into the lab's machine besides programs; a scheduler that is not built makes its cases skipped."""
         schedulers = {self.suite.configuration(case.config).scheduler_program for case in chunk.cases}
-        return {**{name: path for bench in benches for name, path in bench.files.items()},
-                **{f"bin/{name}": path for name, path in self.rivals.items() if name in schedulers}}
+        found = {f"bin/{name}": path for name, path in self.rivals.items() if name in schedulers}
+        if found:
+            found |= {f"lab/{path.name}": path for path in sorted(LAYERS.glob("layers*.json"))}
+        return {**{name: path for bench in benches for name, path in bench.files.items()}, **found}
 
     def trouble(self, reader: Reader, reason: str) -> None:
         """A machine that did not end well makes the run fail, even where every case had ended before."""

@@ -147,7 +147,8 @@ class Configuration:
 
     `scheduler` is the command of a sched_ext scheduler that runs during the case, with {files} for where bench/apps is.
     Its program comes from `make rivals`. A case at whose end the scheduler is not in force any more has failed, and so
-    has one where the scheduler's log has nothing that matches `proof`.
+    has one where the scheduler's log has nothing that matches `proof`. One that is `asked` for runs only where CONFIGS
+    names it.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Configuration:
     smt_only: bool = False
     scheduler: str = ""
     proof: str = ""
+    asked: bool = False
 
     @property
     def scheduler_program(self) -> str:
@@ -437,6 +439,7 @@ class Selection:
                 or ((not bench.configurations or configuration.name in bench.configurations)
                     and (not wanted or configuration.name in wanted
                          or (configuration.kind == PINNED and ORACLE in wanted))
+                    and (not configuration.asked or configuration.name in self.configs)
                     and (not configuration.smt_only or layout.smt)
                     and (not configuration.pin or configuration.pin in pins))]
 

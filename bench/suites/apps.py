@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import parsers
+import schedulers
 from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, PINNED, QUICK, TODAY, Bench, Configuration, Figure,
                    Layout, Metric, Setting, Suite, Verdict, View, cpu_list)
 
@@ -332,13 +333,7 @@ CONFIGURATIONS = (
                   variables={"loop": "userloop --headroom 20", "warm": "6"}),
     Configuration("userloop+idle", TODAY, "The loop in user space", settings=(SIDE_IDLE,),
                   variables={"loop": "userloop --headroom 20", "warm": "6"}),
-    # As each one's documentation has it for a service beside batch work. What layered prints of its layers says whether
-    # they match: a layer that has seen no task has not.
-    Configuration("scx_layered", TODAY, "sched_ext", proof=" service: .*load",
-                  scheduler="scx_layered --stats 0.5 f:{files}/layers.json"),
-    Configuration("scx_lavd", TODAY, "sched_ext", scheduler="scx_lavd --performance"),
-    Configuration("scx_bpfland", TODAY, "sched_ext", scheduler="scx_bpfland"),
-    Configuration("scx_rusty", TODAY, "sched_ext", scheduler="scx_rusty"),
+    *schedulers.configurations("layers.json"),
     ours("tail_latency", main_hint("tail_latency"), block="Hints"),
     ours("interactive", main_hint("interactive"), block="Hints"),
     ours("fork_spread+wake_affine", SHARING, block="Hints"),

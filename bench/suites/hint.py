@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import parsers
+import schedulers
 from suite import (BASELINE, FULL, HIGHER, HINT, HOST, LOWER, PINNED, PROFILE, QUICK, SEED, Bench, Configuration,
                    Figure, Metric, Suite, Switch, Verdict, View)
 
@@ -157,6 +158,7 @@ CONFIGURATIONS = (
     Configuration("node", PINNED, pin="node"),
     Configuration("cores", PINNED, pin="cores"),
     Configuration("apart", PINNED, pin="apart"),
+    *schedulers.configurations("layers-one.json", asked=True),
 )
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Suite apps: what it reads of clients and side jobs, its scripts, and its figures judge as they are worded."""
 
+import json
 import re
 import subprocess
 import tempfile
@@ -8,6 +9,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
+import context
 import fake
 import parsers
 import suite
@@ -169,6 +171,30 @@ class Percentiles(unittest.TestCase):
             script = f"out={directory}\n{function[0]}\npgbench() {{ printf '{log}' > pgbench_log.1; }}\nlogged pgbench"
             result = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=True)
         self.assertIn('"latency_us":{"p50":500,"p99":990,"p999":999}', result.stdout)
+
+
+class Layers(unittest.TestCase):
+    def test_proof(self) -> None:
+        """As scx_layered 1.1.4 prints a layer: one that has had a task, and one that never has."""
+        proof = APPS.configuration("scx_layered").proof
+        line = "\u25b6 service \u2500 util/open/frac=  12.0/ 80.1/   14.9 prot/prot_preempt=  0.0/  0.0 tasks={:6}\n"
+        for tasks, status in ((0, 1), (9, 0), (12, 0)):
+            result = subprocess.run(["grep", "-q", "-e", proof], input=line.format(tasks), text=True, check=False)
+            self.assertEqual(result.returncode, status, tasks)
+
+    def test_of_the_suites(self) -> None:
+        """Each file of layers has the one that the proof is about, and in the end one for all other tasks."""
+        for path in sorted((context.ROOT / "bench/apps").glob("layers*.json")):
+            layers = json.loads(path.read_text(encoding="utf-8"))
+            self.assertEqual((layers[0]["name"], layers[-1]["matches"]), ("service", [[]]), path.name)
+
+    def test_only_where_asked(self) -> None:
+        """Suite hint has them as well, but its usual run is on the kernel without sched_ext."""
+        hint = suite.load_suite("hint")
+        for configs, count in (((), 0), (("scx_lavd",), 1)):
+            found = [c.name for c in Selection(configs=configs).configurations(hint, LAYOUTS["zen"], hint.benches[0])
+                     if c.scheduler]
+            self.assertEqual(len(found), count)
 
 
 class Schedulers(unittest.TestCase):

@@ -143,11 +143,11 @@ class Files(unittest.TestCase):
         self.assertTrue(re.search(r">1,?000<", text))
 
     def test_largest(self) -> None:
-        """As many lines and loads as any suite has."""
+        """As many lines and loads as a run of any suite has."""
         hint = suite.load_suite("hint")
         loads = hint.bench("schbench").loads(suite.FULL)
         medians = {c.name: {load: 5.0 + load * (place + 1) for load in loads}
-                   for place, c in enumerate(hint.configurations)}
+                   for place, c in enumerate(c for c in hint.configurations if not c.asked)}
         with tempfile.TemporaryDirectory() as directory:
             found = fake.results(medians, bench="schbench", of=hint)
             found.rows = [results.row_of(row.key, row.unit, row.better, [row.median * part for part in (0.9, 1, 1.2)])

@@ -19,6 +19,7 @@ import host
 import lab
 import provenance
 import results
+import rivals
 import suite
 from bench import run
 from common import Fail
@@ -121,6 +122,32 @@ class Whole(unittest.TestCase):
                 run.lab_runner(["zen"], variant=run.lab_variant(hint, chunks))(
                     "zen", "true", [], extra={}, timeout=1, on_line=print, sample=0)
             self.assertEqual(made.call_args.kwargs.get("variant", "lab"), variant)
+
+    def test_kernel_with_sched_ext(self) -> None:
+        """Only for what runs under a scheduler that is built, whose program and layers are then in the machine."""
+        hint = suite.load_suite("hint")
+        for built, configs, variant in (({}, "scx_lavd", "lab"), ({"scx_lavd": Path("/scx_lavd")}, "wake_affine", "lab"),
+                                        ({"scx_lavd": Path("/scx_lavd")}, "scx_lavd,scx_rusty", "lab-scx")):
+            with mock.patch.object(rivals, "available", lambda found=built: found):
+                selection = run.select(run.parse_arguments(["--configs", configs, "--benches", "schbench"]))
+                chunks = suite.plan(hint, selection)
+                self.assertEqual(run.lab_variant(hint, chunks), variant)
+                with mock.patch.object(lab, "run_script") as made:
+                    run.lab_runner(["zen"], variant=variant)("zen", "true", [], extra={}, timeout=1, on_line=print,
+                                                             sample=0)
+                self.assertEqual(made.call_args.args[0].socket_per_llc, variant == "lab-scx")
+                found = run.Run(hint, selection, FakeRunner(answer), Path("/nonexistent/hint.json"),
+                                command="").files_for(chunks[0], [])
+                self.assertEqual(set(found), {"bin/scx_lavd", "lab/layers.json", "lab/layers-one.json"}
+                                 if variant == "lab-scx" else set())
+
+    def test_kernels_that_are_two(self) -> None:
+        """What no one kernel has is not measured as something else."""
+        hint = suite.load_suite("hint")
+        chunks = suite.plan(hint, run.select(run.parse_arguments(["--configs", "seed1,scx_lavd"])))
+        with mock.patch.object(rivals, "available", lambda: {"scx_lavd": Path("/scx_lavd")}), \
+                self.assertRaisesRegex(Fail, "in different kernels; measure them in two runs"):
+            run.lab_variant(hint, chunks)
 
     def test_each_sample_has_a_seed_of_its_own(self) -> None:
         """Else samples that run their cases in the same order would be one boot, counted several times."""
