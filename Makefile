@@ -76,7 +76,7 @@ lab-check: setup-lab ## compare what the lab measures with what its costs predic
 rivals: setup-rivals ## build the sched_ext schedulers that the suite apps compares with: root, a chroot of 4 GB, half an hour (ONLY=scx_layered)
 	@$(PYTHON) bench/rivals.py $(if $(ONLY),--only '$(ONLY)')
 
-bench: setup-bench ## run a suite (SUITE=hint|numa|headroom|gang|apps|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
+bench: setup-bench ## run a suite (SUITE=hint|numa|energy|headroom|gang|apps|overhead QUICK=1 TOPO= WHERE=lab|host BENCHES= LOADS= CONFIGS= SAMPLES= COST=)
 	@$(PYTHON) $(BENCH)
 
 results: setup-bench ## run what bench/results/plan.toml says, and renew the pages of bench/results (ONLY=item[,item], PLAN=1: only say how long it takes)

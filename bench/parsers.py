@@ -381,6 +381,39 @@ def with_switches(parse: Parser) -> Parser:
     return both
 
 
+# Periods of a task that are not judged
+RT_APP_FIRST = 4
+
+
+def rt_app(output: str) -> Values:
+    """rt-app's logs, one after the other, and with them, where perf counted those, the migrations.
+
+    A line of a log is what a task did in a phase: from its columns, in us, when the phase began and ended, its slack
+    (below 0 where the work was not done at the end of the period) and the length of the period, 0 where there is none.
+    In the first periods of a task the kernel does not know yet what the task uses: they do not count.
+    """
+    slacks, begins, ends, seen = [], [], [], 0
+    for line in output.splitlines():
+        fields = line.split()
+        if line.startswith("#"):
+            seen = 0
+        elif len(fields) == 11 and all(re.fullmatch(r"-?\d+", field) for field in fields):
+            start, end, slack, period = (int(fields[n]) for n in (4, 5, 7, 9))
+            begins.append(start)
+            ends.append(end)
+            seen += 1
+            if period and seen > RT_APP_FIRST:
+                slacks.append(100 * slack / period)
+    if not slacks:
+        raise Unreadable("no log of a periodic task")
+    slacks.sort()
+    values = {"missed": 100 * sum(slack < 0 for slack in slacks) / len(slacks), "slack": slacks[len(slacks) // 100],
+              "elapsed": (max(ends) - min(begins)) / 1000}
+    if migrations := re.search(r"^(\d+),[^,]*,(?:cpu-)?migrations", output, re.MULTILINE):
+        values["migrations"] = float(migrations[1])
+    return values
+
+
 def perf_sched(output: str) -> Values:
     """perf bench sched messaging and pipe, in the default or the simple format."""
     if match := re.search(rf"^ +Total time: {NUMBER} \[sec\]$", output, re.MULTILINE):

@@ -266,7 +266,8 @@ class Run:
         for number, case, values in self.counted:
             if 2 * number + 1 < len(marks) and (derive := self.suite.bench(case.bench).derive):
                 before, after = marks[2 * number], marks[2 * number + 1]
-                grown = {key: after[key] - before[key] for key in ("kernel", "user", "busy_ns")}
+                grown = {key: after[key] - before[key]
+                         for key in ("kernel", "user", "busy_ns", "energy_nj") if key in before}
                 self.take_values(case, derive(values, grown, environment.get("costs", {})))
         self.counted = []
 

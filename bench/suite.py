@@ -260,6 +260,8 @@ class Layout:
 LAYOUTS = {
     "zen": Layout.regular("zen", nodes=2, llcs=2, cores=4, threads=2),
     "xeon": Layout.regular("xeon", nodes=2, llcs=1, cores=8, threads=2),
+    "biglittle": Layout.regular("biglittle", nodes=1, llcs=2, cores=4, threads=1),
+    "threekinds": Layout.regular("threekinds", nodes=1, llcs=1, cores=8, threads=1),
 }
 
 

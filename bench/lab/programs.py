@@ -49,6 +49,9 @@ EXAMPLES = (
     Example("sysbench", "sysbench threads --threads=4 --events=20 --time=0 run", parsers.sysbench),
     Example("fio", "fio --name=read --filename=/dev/nullb0 --rw=randread --bs=4k --direct=1 --numjobs=2 "
             "--number_ios=50 --output-format=json", parsers.fio),
+    Example("rt-app", r'echo "{\"global\": {\"calibration\": 100, \"logdir\": \"/tmp\", \"log_size\": 1}, \"tasks\": {\"a\": '
+            r'{\"loop\": 1, \"phases\": {\"p\": {\"loop\": 10, \"run\": 50, '
+            r'\"timer\": {\"ref\": \"t\", \"period\": 8000}}}}}}" | rt-app - > /dev/null; cat /tmp/rt-app-*.log', parsers.rt_app),
     Example("schbench", "schbench -m 1 -t 4 -F 24 -n 3 -w 0.01 -r 0.1 --json", parsers.schbench),
     Example("stream", "stream -t 4 -n 50000 -k 2 --json", parsers.stream),
     Example("numactl", "numactl --interleave=all stream -t 2 -n 20000 -k 2 --touch-first --json", parsers.stream),

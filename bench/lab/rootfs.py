@@ -67,6 +67,7 @@ PROGRAMS = {
     "redis-benchmark": Program("redis-tools", "load for redis-server, and its latencies", suite="apps"),
     "redis-server": Program("redis-server", "a server of data structures in memory", suite="apps"),
     "setpriv": Program("util-linux", "runs a program as another user", suite="apps"),
+    "rt-app": Program("rt-app", "periodic tasks with deadlines, as a file describes them"),
     "stress-ng": Program("stress-ng", "load of many kinds"),
     "sysbench": Program("sysbench", "threads, mutexes, memory (the database tests' scripts are not included)"),
     "tbench": Program("dbench", "the network part of a file server's load: the client", data=(

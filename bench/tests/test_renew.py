@@ -63,7 +63,7 @@ class Plans(unittest.TestCase):
                 (ITEM + 'loads = "4"\n', "loads = '4' is of the wrong type"), (ITEM + "samples = true\n", "wrong type"),
                 (ITEM.replace('name = "a"\n', ""), "item 1: no 'name'"),
                 (ITEM.replace('"a"', '"../a"'), "is no file name"),
-                (ITEM.replace('"hint"', '"hants"'), "suite = 'hants'; there are: apps, gang, headroom, hint, numa, overhead"),
+                (ITEM.replace('"hint"', '"hants"'), "suite = 'hants'; there are: apps, energy, gang, headroom, hint, numa, overhead"),
                 (ITEM.replace("stream", "streams"), "item 'a': suite hint has no benchmark 'streams'"),
                 (ITEM + 'configs = ["hold"]\n', "item 'a': suite hint has no configuration 'hold'"),
                 (ITEM + 'topology = "zan"\n', "item 'a': TOPO=zan"), (ITEM + "loads = [3]\n", "item 'a': LOADS=3"),
