@@ -656,6 +656,24 @@ static int steer_hinted_llc(struct task_struct *p, u32 hint, int pointed, int ta
 	return steer_room_in_llc(p, pointed, prev_cpu);
 }
 
+/*
+ * A task that is both spread and held, and for which its LLC has no room: an idle CPU of its
+ * node, where its memory is. The default path would go by its waker, into any node.
+ */
+static int steer_room_in_node(struct task_struct *p, int prev_cpu)
+{
+	const struct cpumask *node = NULL;
+	int budget = STEER_REACH_CPUS;
+	struct sched_domain *sd;
+
+	for (sd = rcu_dereference(cpu_rq(prev_cpu)->sd); sd && !(sd->flags & SD_NUMA);
+	     sd = rcu_dereference(sd->parent))
+		node = sched_domain_span(sd);
+	if (!node || steer_stamped(*this_cpu_ptr(&steer_full), steer_held_back(p), 1))
+		return -1;
+	return steer_scan(p, node, prev_cpu, steer_llc(prev_cpu), &budget);
+}
+
 /* Does the default path find an idle CPU without a search? */
 static bool steer_finds_itself(struct task_struct *p, int target, int prev_cpu)
 {
@@ -1000,8 +1018,12 @@ static noinline int steer_wake_search(struct task_struct *p, int prev_cpu,
 		found = steer_look_beyond(p, pointed, prev_cpu, hint);
 		reach = steer_verdict_of(found);
 	}
-	if (found < 0 && steer_overflows(p, hint, sync))
-		found = steer_overflow(p, target, prev_cpu);
+	if (found < 0 && steer_overflows(p, hint, sync)) {
+		if ((hint & STEER_FORK_SPREAD) && wake == STEER_V_FULL)
+			found = steer_room_in_node(p, prev_cpu);
+		if (found < 0)
+			found = steer_overflow(p, target, prev_cpu);
+	}
 	if (no_search) {
 		if (found < 0)
 			found = steer_unsearched(p, target, prev_cpu);

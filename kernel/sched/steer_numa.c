@@ -201,7 +201,7 @@ bool __steer_to_nid(struct task_struct *p, int dst_nid, int src_running, int dst
 
 /* Look at these CPUs; an exec'ing task is not taken for one of those that it is placed by. */
 static struct steer_place steer_place_of(struct task_struct *p, const struct cpumask *span,
-					 const struct cpumask *part)
+					 const struct cpumask *part, bool cores)
 {
 	int cpu, itself = task_on_rq_queued(p) ? task_cpu(p) : -1;
 	struct task_group *tg = task_group(p);
@@ -213,8 +213,12 @@ static struct steer_place steer_place_of(struct task_struct *p, const struct cpu
 		if (!cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		place.cpus++;
-		place.idle += steer_takes(p, cpu) ||
-			      (cpu == itself && READ_ONCE(cpu_rq(cpu)->nr_running) == 1);
+		if (!steer_takes(p, cpu) &&
+		    (cpu != itself || READ_ONCE(cpu_rq(cpu)->nr_running) > 1))
+			continue;
+		place.idle++;
+		if (cores && !place.core)
+			place.core = steer_siblings_idle(cpu);
 	}
 	return place;
 }
@@ -251,14 +255,14 @@ int steer_numa_fork_llc(struct task_struct *p, u32 hint, int parent_cpu)
 
 	lockdep_assert_held(&p->pi_lock);
 
-	here = steer_place_of(p, span, cpumask_of_node(home));
+	here = steer_place_of(p, span, cpumask_of_node(home), false);
 	best = here;
 	for_each_online_node(nid) {
 		struct steer_place place;
 
 		if (nid == home)
 			continue;
-		place = steer_place_of(p, span, cpumask_of_node(nid));
+		place = steer_place_of(p, span, cpumask_of_node(nid), false);
 		if (steer_place_is_better(&place, &best)) {
 			best = place;
 			to = nid;
@@ -272,14 +276,14 @@ int steer_numa_fork_llc(struct task_struct *p, u32 hint, int parent_cpu)
 			steer_numa_account(p, hint, STEER_NUMA_FORK, parent_cpu, llc);
 	}
 
-	best = steer_place_of(p, span, steer_llc(llc));
+	best = steer_place_of(p, span, steer_llc(llc), true);
 	for_each_cpu_and(cpu, span, cpumask_of_node(to)) {
 		struct steer_place place;
 
 		/* Each LLC once, by its first CPU. */
 		if (per_cpu(sd_llc_id, cpu) != cpu || cpumask_test_cpu(cpu, steer_llc(llc)))
 			continue;
-		place = steer_place_of(p, span, steer_llc(cpu));
+		place = steer_place_of(p, span, steer_llc(cpu), true);
 		if (steer_place_is_better(&place, &best)) {
 			best = place;
 			llc = cpu;

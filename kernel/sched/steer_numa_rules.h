@@ -38,12 +38,14 @@ static inline bool steer_numa_by_default(long imbalance, int dst_running, int im
  * @own: runnable tasks of its group
  * @cpus: CPUs that it may use
  * @idle: those of them that are idle
+ * @core: one of these is on an idle core; of LLCs only
  * @used: utilisation of all CPUs
  */
 struct steer_place {
 	int		own;
 	int		cpus;
 	int		idle;
+	bool		core;
 	unsigned long	used;
 };
 
@@ -54,10 +56,11 @@ struct steer_place {
  *
  * The tasks that compete for what the place has are first of all those of its own group, of
  * whatever others do: an idle CPU beside them is worth less than a memory channel without
- * them.
+ * them. But of the LLCs of a node, one with an idle core comes before one in which the task
+ * would share a core.
  *
- * Return: true if @place has an idle CPU and fewer of the own tasks for its size, or as many
- * and more idle CPUs, or as many and is less utilised.
+ * Return: true if @place has an idle CPU and, in this order, an idle core where @best has none,
+ * fewer of the own tasks for its size, more idle CPUs, or is less utilised.
  */
 static inline bool steer_place_is_better(const struct steer_place *place,
 					 const struct steer_place *best)
@@ -66,6 +69,8 @@ static inline bool steer_place_is_better(const struct steer_place *place,
 
 	if (!place->idle || !best->idle)
 		return place->idle;
+	if (place->core != best->core)
+		return place->core;
 	if (here != there)
 		return here < there;
 	if (place->idle != best->idle)

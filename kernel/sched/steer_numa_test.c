@@ -37,10 +37,12 @@ static void steer_test_unhinted(struct kunit *test)
 	}
 }
 
-/* Own tasks come first, for the size of the place; idle CPUs decide where those tie. */
+/* An idle core, then own tasks for the size of the place, then idle CPUs, then utilisation. */
 static void steer_test_place(struct kunit *test)
 {
 	static const struct steer_place order[] = {
+		{ .own = 3, .cpus = 8, .idle = 4, .core = true },
+		{ .own = 4, .cpus = 8, .idle = 4, .core = true },
 		{ .own = 0, .cpus = 8, .idle = 1, .used = 900 },
 		{ .own = 1, .cpus = 16, .idle = 15, .used = 10 },
 		{ .own = 1, .cpus = 8, .idle = 7, .used = 500 },

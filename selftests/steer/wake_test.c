@@ -844,6 +844,27 @@ TEST_F_TIMEOUT(wake, hold_full, 120)
 	EXPECT_LE(HALF, where.in_a);
 }
 
+/* But with fork_spread it stays in its node, where another LLC has an idle CPU. */
+TEST_F_TIMEOUT(wake, hold_full_spread, 120)
+{
+	int waker = cpuset_nth(&self->t.llc[self->t.nr_llcs - 1], 0);
+	struct where where;
+
+	REQUIRE_LLCS(&self->t, 3);
+	if (self->t.node_of[self->a0] != self->t.node_of[self->b0] ||
+	    self->t.node_of[self->a0] == self->t.node_of[waker])
+		SKIP(return, "needs two nodes of two LLCs");
+	ASSERT_EQ(0, hogs_start(&self->hogs, NULL, &self->a, HOG_NICE));
+	ASSERT_EQ(0, wakee_start(&self->w, self->cg, NULL));
+	self->rest = 100000;
+	SERIES("wake_hold", waker, self->a0, &self->t.cpus, &where);
+	EXPECT_LE(HALF, ROUNDS - where.in_a - where.in_b);
+	SERIES("fork_spread wake_hold", waker, self->a0, &self->t.cpus, &where);
+	EXPECT_LE(HALF, where.in_b);
+	/* its own LLC had no room for it */
+	EXPECT_LE(MOST, COUNT("wake_full"));
+}
+
 /* A task that may not run in its waker's LLC stays inside its affinity. */
 TEST_F_TIMEOUT(wake, affine_affinity, 120)
 {
