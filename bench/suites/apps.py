@@ -91,8 +91,8 @@ SERVICES = (REDIS, MEMCACHED, NGINX, POSTGRES)
 
 # A side job tells its work when it is ended: runs with fractions, or what its program counts.
 SIDES = {
-    "cc": ("a compiler", ("again", "gcc"), 'again --json -- gcc -O2 -ffreestanding -S -o /dev/null "$files/compiled.c"'),
-    "zstd": ("compression", ("again", "zstd"), "again --json -- zstd -q -6 -c /tmp/bench.kept/data"),
+    "cc": ("a compiler", ("again", "gcc"), 'again --json $each -- gcc -O2 -ffreestanding -S -o /dev/null "$files/compiled.c"'),
+    "zstd": ("compression", ("again", "zstd"), "again --json $each -- zstd -q -6 -c /tmp/bench.kept/data"),
     "matrix": ("stress-ng's matrix load", ("stress-ng",), "stress-ng --metrics-brief --matrix $(nproc)"),
     "cache": ("stress-ng's cache load", ("stress-ng",), "stress-ng --metrics-brief --cache $(nproc)"),
     "vm": ("stress-ng's vm load", ("stress-ng",), "stress-ng --metrics-brief --vm $(nproc) --vm-bytes 4m"),
@@ -144,12 +144,28 @@ sed -n 's/.*"rps":\([0-9]*\).*/\1/p; s/^tps = \([0-9]*\).*/\1/p' $out/capacity >
 [ -s /tmp/bench.kept/NAME.rate ] || failed
 """
 
+# What a run of the side job takes, one at a time: a job that is held back may not get through any.
+EACH = PARTS + """[ ! -e /tmp/bench.kept/each-WHICH ] || exit 0
+each="--jobs 1"
+export each
+sh -c 'SIDE' > $out/each 2>&1 &
+trying=$!
+sleep 3
+kill $trying
+wait $trying
+sed -n 's/.*"run_cpu_s":\\([0-9.]*\\).*/--each \\1/p' $out/each > /tmp/bench.kept/each-WHICH
+[ -s /tmp/bench.kept/each-WHICH ] || failed
+"""
+
 # The server is started first, then the side job, then the client, whose first requests are the warm-up of all. Server
 # and client are the service: both are in its group.
+SIDE_COMMANDS = {name: "exec " + command.replace("'", "'\\''") for name, (_, _, command) in SIDES.items()}
 SCENE = PARTS + r"""main=$group/main
 side=$group/${beside:-side}
 beside() {
 	[ -z "$alone" ] || return 0
+	each=$(cat /tmp/bench.kept/each-WHICH 2> /dev/null)
+	export each
 	join "$side" $side_with $gently sh -c 'SIDE' > $out/side 2>&1 &
 	batch=$!
 	[ -z "$loop" ] || {
@@ -244,8 +260,8 @@ def places(service: Service, mark: str = "") -> dict[str, str]:
 
 def scene(service: Service, text: str, side: str = "", second: Service | None = None) -> str:
     """The commands of a benchmark, with what is the services' and the side job's in their places."""
-    for name, value in {**(places(second, "2") if second else {}), **places(service), "SIDE": side,
-                        "WORK": "{work}"}.items():
+    for name, value in {**(places(second, "2") if second else {}), **places(service),
+                        "WHICH": side, "SIDE": SIDE_COMMANDS.get(side, ""), "WORK": "{work}"}.items():
         text = text.replace(name, value)
     return text
 
@@ -380,15 +396,17 @@ def alone(service: Service) -> Bench:
 
 
 def beside(service: Service, side: str, quick: bool) -> Bench:
-    title, programs, command = SIDES[side]
+    in_runs = SIDE_COMMANDS[side].startswith("exec again ")
+    title, programs, _ = SIDES[side]
     return Bench(
         name=f"{service.name}+{side}", title=f"{service.name} beside {title}", load="% of saturation",
-        command=scene(service, BESIDE_IT, "exec " + command.replace("'", "'\\''")),
+        command=scene(service, BESIDE_IT, side),
         programs=(*service.programs, *COMMON, *programs, "userloop", "chrt"), parse=parsers.app,
         metrics=(*LATENCIES, WORK_DONE),
         work={FULL: {25: 3, BESIDE: 3, 75: 3}, QUICK: {BESIDE: 1.5} if quick else {},
               HOST: {25: 20, BESIDE: 20, 75: 20}},
-        effort=effort, limit=240, files=FILES, groups=lambda _: ("main", "side"), first=first(service),
+        effort=effort, limit=240, files=FILES, groups=lambda _: ("main", "side"),
+        first=f"({first(service)}) &&\n({scene(service, EACH, side)})" if in_runs else first(service),
         configurations=OF_BESIDE,
         quick_configurations=QUICK_BESIDE)
 

@@ -128,6 +128,13 @@ class Contents(unittest.TestCase):
                     self.assertRegex(command, rf"\$\{{?{variable}\b", (bench.name, configuration.name))
         self.assertEqual(run, {configuration.name for configuration in APPS.configurations})
 
+    def test_runs_are_weighed(self) -> None:
+        """Before a side job that is counted in runs, one of them is timed; what others do is counted by their program."""
+        for bench, in_runs in (("redis+cc", True), ("nginx+zstd", True), ("memcached+matrix", False)):
+            side = bench.partition("+")[2]
+            self.assertEqual(f"/tmp/bench.kept/each-{side}" in APPS.bench(bench).first, in_runs)
+            self.assertEqual("again --json $each --" in APPS.bench(bench).shell(50, FULL), in_runs)
+
     def test_halves(self) -> None:
         """The service and the side job have no CPU in common, and all together."""
         for name in ("zen@20", "1x2x2x2@20"):
@@ -150,7 +157,7 @@ class Contents(unittest.TestCase):
     def test_commands_are_shell(self) -> None:
         for bench in APPS.benches:
             for text in (bench.first, *(bench.shell(load, FULL) for load in bench.loads(FULL))):
-                self.assertNotRegex(text, r"\b(START|READY|PREPARE|CALIBRATE|SATURATED?|PACED|SIDE|NAME|WORK)\b",
+                self.assertNotRegex(text, r"\b(START|READY|PREPARE|CALIBRATE|SATURATED?|PACED|SIDE|WHICH|NAME|WORK)\b",
                                     "a word that was to be replaced")
                 result = subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False)
                 self.assertEqual((result.returncode, result.stderr), (0, ""), bench.name)

@@ -1024,6 +1024,13 @@ class Again(Workload):
         self.assertIn("again: false has failed: status 1", self.run_program("--", "false", status=1).stderr)
         self.assertIn("no run of sleep was over", self.run_program("-r", "0.1", "--", "sleep", "5", status=1).stderr)
 
+    def test_none_over(self) -> None:
+        """Work in parts of a run, if what one takes is known."""
+        found = self.run_json("-j", "1", "-r", "0.3", "--each", "10", "--", "sh", "-c", "while :; do :; done")
+        self.assertEqual((found["runs"], found["run_cpu_s"]), (0, 10))
+        self.assertTrue(0 < found["work"] <= 0.04, found)
+        self.assertTrue(math.isclose(found["work"], found["cpu_s"] / 10, abs_tol=1e-3))
+
     def test_refused(self) -> None:
         self.check_refused([([], "no command; give one behind --"),
                             (["-j", "0", "--", "true"], f"-j, --jobs: '0' is not accepted; {WHOLE} 1 to 1024")])

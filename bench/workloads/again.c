@@ -10,7 +10,8 @@
  * takes in the mean of those that were over. So the work of a job that is held
  * back is not rounded to nothing, and runs that take longer because others share
  * their core or cache count for less than their CPU time. A run that fails ends
- * the program, and so does a time in which none is over: that job did not work.
+ * the program. Where none is over, --each says what one takes; without it, there
+ * is no result.
  */
 #define _GNU_SOURCE
 #include "compute.h"
@@ -25,6 +26,7 @@
 static struct {
 	unsigned long jobs;
 	double runtime;		/* s */
+	double each;		/* s; 0: unknown */
 	unsigned long begin;	/* ms of the clock */
 	bool json;
 } params = {
@@ -38,6 +40,9 @@ static const struct option_spec specs[] = {
 	{ .letter = 'r', .name = "runtime", .unit = SECONDS, .min = 0.001, .max = 86400,
 	  .help = "how long to begin runs, unless SIGTERM comes; those in progress are then ended",
 	  .seconds = &params.runtime },
+	{ .name = "each", .unit = SECONDS, .min = 0.000001, .max = 86400,
+	  .help = "CPU time of one run, to tell the work by where none is over in time",
+	  .seconds = &params.each },
 	{ .name = "begin", .unit = "milliseconds of the monotonic clock", .min = 0, .max = 1e12,
 	  .help = "when to begin, instead of at once", .count = &params.begin },
 	{ .name = "json", .help = "print the result as one line of JSON", .flag = &params.json },
@@ -105,7 +110,7 @@ int main(int argc, char **argv)
 {
 	pid_t pids[MAX_JOBS];
 	unsigned long runs = 0;
-	double done = 0, all = 0, seconds;
+	double done = 0, all = 0, each, seconds;
 	uint64_t began;
 	struct rusage usage;
 	int status, options = 0;
@@ -155,14 +160,15 @@ int main(int argc, char **argv)
 		else if (errno != EINTR)
 			break;
 	}
-	if (!runs)
+	if (!runs && !params.each)
 		die(&program, EXIT_FAILED, "no run of %s was over after %g s", command[0],
 		    seconds);
+	each = runs ? done / runs : params.each;
 	printf(params.json ? "{\"benchmark\":\"again\",\"runs\":%lu,\"work\":%.3f,\"cpu_s\":%.6f,"
 			     "\"run_cpu_s\":%.6f,\"seconds\":%.6f,\"jobs\":%lu}\n" :
 			     "%lu runs over, %.3f with fractions, %.6f s of CPU time, %.6f s each, "
 			     "in %.3f s by %lu at once\n",
-	       runs, done ? all / (done / runs) : runs, all, done / runs, seconds,
+	       runs, each ? all / each : runs, all, each, seconds,
 	       params.jobs);
 	finish_output(&program);
 	return EXIT_SUCCESS;
