@@ -1024,6 +1024,12 @@ class Again(Workload):
         self.assertIn("again: false has failed: status 1", self.run_program("--", "false", status=1).stderr)
         self.assertIn("no run of sleep was over", self.run_program("-r", "0.1", "--", "sleep", "5", status=1).stderr)
 
+    def test_grandchildren(self) -> None:
+        """A compiler's driver waits for the compiler: what that has done when both are ended counts as well."""
+        found = self.run_json("-j", "1", "-r", "0.5", "--each", "1", "--", "sh", "-c",
+                              "sh -c 'while :; do :; done'; true")
+        self.assertGreater(found["work"], 0.05)
+
     def test_none_over(self) -> None:
         """Work in parts of a run, if what one takes is known."""
         found = self.run_json("-j", "1", "-r", "0.3", "--each", "10", "--", "sh", "-c", "while :; do :; done")
