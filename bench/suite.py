@@ -608,8 +608,8 @@ first() {
 SCHEDULERS = r"""# A scheduler of sched_ext takes seconds to load; its own work meanwhile is not what is measured.
 scx=/sys/kernel/sched_ext/state
 scheduler_start() {
-	need $scx "this kernel has no sched_ext" || return 1
 	command -v "${1%% *}" > /dev/null || { say skip "$id" "no ${1%% *}: 'make rivals' builds it"; return 1; }
+	need $scx "this kernel has no sched_ext" || return 1
 	lab-mark off 2> /dev/null
 	RUST_BACKTRACE=1 $1 > /tmp/scheduler.log 2>&1 &
 	scheduler=$!
