@@ -611,7 +611,7 @@ scheduler_start() {
 	command -v "${1%% *}" > /dev/null || { say skip "$id" "no ${1%% *}: 'make rivals' builds it"; return 1; }
 	need $scx "this kernel has no sched_ext" || return 1
 	lab-mark off 2> /dev/null
-	RUST_BACKTRACE=1 $1 > /tmp/scheduler.log 2>&1 &
+	{ export RUST_BACKTRACE=1; exec $1; } > /tmp/scheduler.log 2>&1 &
 	scheduler=$!
 	tries=0
 	until [ "$(cat $scx)" = enabled ]; do

@@ -233,9 +233,13 @@ class Schedulers(unittest.TestCase):
                 reader.feed(line)
             reader.close("")
             self.left = state.read_text(encoding="utf-8").strip() if has_scx else ""
+            pid = directory / "state.pid"
+            if pid.exists():
+                self.assertFalse(Path("/proc", pid.read_text(encoding="utf-8").strip()).exists(), "the scheduler runs on")
             return found[0]
 
-    GOOD = """trap "echo disabled > STATE; exit 0" TERM
+    GOOD = """echo $$ > STATE.pid
+trap "echo disabled > STATE; exit 0" TERM
 echo "layer load"
 echo enabled > STATE
 while :; do /bin/sleep 0.02; done"""
