@@ -129,9 +129,8 @@ def with_kinds(machine: Machine, command: list[str]) -> list[str]:
         return command
     if machine.arch != "arm64":
         raise Fail(f"the machine {machine.topology} has several kinds of CPUs, which only arm64 knows: ARCH=arm64")
-    plain, tree = machine.out / "plain.dtb", machine.out / "machine.dtb"
-    capture([argument + f",dumpdtb={plain}" if argument.startswith("virt,") else argument for argument in command])
-    tree.write_bytes(devicetree.describe_kinds(plain.read_bytes(), kinds))
+    tree = machine.out / "machine.dtb"
+    tree.write_bytes(devicetree.describe_kinds(devicetree.of_machine(command, machine.out / "plain.dtb"), kinds))
     return [*command, "-dtb", str(tree)]
 
 

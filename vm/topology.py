@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class Kind:
     levels: tuple[tuple[int, int], ...]
 
     def speed(self, level: int) -> int:
-        """What it does at a level, to be compared with other levels and kinds."""
+        """What it does at a level (-1: the highest), to be compared with other levels and kinds."""
         return self.capacity * self.levels[level][0]
 
     def power(self, level: int) -> int:
@@ -34,6 +35,7 @@ class Kind:
         return self.power(0) * self.idle_permille // 1000
 
 
+@functools.cache
 def read_kind(name: str) -> Kind:
     """One of the kinds in costs.toml."""
     table = tomllib.loads(KINDS.read_text(encoding="utf-8"))["kinds"][name]
@@ -56,6 +58,10 @@ class Topology:
 
     def kinds(self) -> list[tuple[int, Kind]]:
         return [(count, read_kind(name)) for count, name in self.domains]
+
+    def fastest(self) -> int:
+        """The speed of the fastest kind at its highest level; 1 where all CPUs are of one kind."""
+        return max((kind.speed(-1) for _, kind in self.kinds()), default=1)
 
     @property
     def cpus(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("scripts", "vm")]
 
-from common import Fail  # noqa: E402
+from common import Fail, capture  # noqa: E402
 from topology import Kind, Topology  # noqa: E402
 
 LINE = 64
@@ -38,6 +38,14 @@ def libfdt() -> Any:
         return importlib.import_module("libfdt")
     except ImportError as error:
         raise Fail("python3-libfdt is missing; run: scripts/setup lab") from error
+
+
+def of_machine(command: Sequence[str], path: Path) -> bytes:
+    """The tree that QEMU makes for a machine of this command, written to `path` meanwhile."""
+    capture([f"{argument},dumpdtb={path}" if argument.startswith("virt,") else argument for argument in command])
+    blob = path.read_bytes()
+    path.unlink()
+    return blob
 
 
 def open_tree(blob: bytes, room: int) -> Any:

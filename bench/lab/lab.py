@@ -248,13 +248,9 @@ def device_tree(target: Target, machine: Machine, version: str) -> Path:
     with locked(path.with_suffix(".lock")):
         if path.is_file():
             return path
-        plain = path.with_suffix(".plain")
-        dump = [argument + f",dumpdtb={plain}" if argument.startswith("virt,") else argument for argument in arguments]
-        capture([QEMU, *dump])
-        tree = devicetree.describe_caches(plain.read_bytes(), machine.topology, sizes[0], sizes[1],
-                                          machine.socket_per_llc)
+        tree = devicetree.describe_caches(devicetree.of_machine([QEMU, *arguments], path.with_suffix(".plain")),
+                                          machine.topology, sizes[0], sizes[1], machine.socket_per_llc)
         replace_file(path, devicetree.describe_kinds(tree, kinds) if kinds else tree)
-        plain.unlink()
     return path
 
 
@@ -298,12 +294,11 @@ class Lines:
 
 def domain_lines(topology: Topology) -> str:
     """The domains for the plugin: CPUs, power of an idle one, and speed and power of each level; see plugin.c."""
-    kinds = topology.kinds()
-    fastest = max((kind.speed(len(kind.levels) - 1) for _, kind in kinds), default=1)
+    fastest = topology.fastest()
     return "".join(
         f"{count} {kind.idle_power()} " + " ".join(
             f"{round(kind.speed(level) * 1000 / fastest)}:{kind.power(level)}" for level in range(len(kind.levels))) + ";\n"
-        for count, kind in kinds)
+        for count, kind in topology.kinds())
 
 
 def qemu_command(target: Target, machine: Machine, kernel: Path, initrd: Path, out: Path, *, version: str,

@@ -491,7 +491,7 @@ def check_topology(name: str, kernel: Path | None = None, seed: int = 1) -> list
 def kind_rows(machine: lab.Machine) -> list[tuple[str, Row]]:
     """For each level of each domain, what sets it, and how long an instruction of a CPU takes there."""
     rows, first = [], 0
-    fastest = max(kind.speed(len(kind.levels) - 1) for _, kind in machine.topology.kinds())
+    fastest = machine.topology.fastest()
     for (count, kind), (_, name) in zip(machine.topology.kinds(), machine.topology.domains, strict=True):
         for level, (mhz, _) in enumerate(kind.levels):
             rows.append((f"level {first} {mhz * 1000}",
@@ -523,7 +523,7 @@ def energy_tests(machine: lab.Machine, counters: Sequence[Mapping[str, Any]]) ->
     for busy, (before, after) in enumerate(zip(marks, marks[1:], strict=False), -1):
         seconds = (after["time_ns"] - before["time_ns"]) / 1e9
         for number, (count, kind) in enumerate(kinds):
-            power = kind.power(len(kind.levels) - 1) if number == busy else kind.idle_power()
+            power = kind.power(-1) if number == busy else kind.idle_power()
             predicted = count * power * seconds * 1e3
             measured = sum(after["domains"][number][key] - before["domains"][number][key]
                            for key in ("active_nj", "idle_nj"))
@@ -546,8 +546,7 @@ def check_kinds(name: str, kernel: Path | None = None, seed: int = 1) -> list[Te
     first, together = 0, []
     for count, kind in machine.topology.kinds():
         # As long on each kind: a fifth of a second
-        instructions = round(2e11 / machine.costs["instruction_ps"] * kind.speed(len(kind.levels) - 1) / max(
-            other.speed(len(other.levels) - 1) for _, other in machine.topology.kinds()))
+        instructions = round(2e11 / machine.costs["instruction_ps"] * kind.speed(-1) / machine.topology.fastest())
         cpus = " ".join(map(str, range(first, first + count)))
         together.append(f"lab-probe spin busy {instructions} {cpus} || exit 1")
         first += count

@@ -27,7 +27,7 @@ class Lanes(unittest.TestCase):
     def setUp(self) -> None:
         for module, name, stand_in in (
                 (common, "ROOT", Path(self.enterContext(tempfile.TemporaryDirectory()))),
-                (devicetree, "describe_caches", lambda plain, *_: plain), (lab, "capture", self.dump),
+                (devicetree, "describe_caches", lambda plain, *_: plain), (devicetree, "capture", self.dump),
                 (lab, "run_logged", self.compile), (initramfs, "run_logged", self.compile)):
             self.enterContext(mock.patch.object(module, name, stand_in))
         self.enterContext(contextlib.redirect_stdout(io.StringIO()))
