@@ -82,7 +82,8 @@ def lab_variant(suite: Suite, chunks: Sequence[Chunk]) -> str:
     """The lab's kernel for a run. Rules of ancestors are in one of their own only; what is compared with them is
     measured on that one as well. sched_ext is in another one, for what runs under one of the schedulers built."""
     used = [suite.configuration(name) for name in {case.config for chunk in chunks for case in chunk.cases}]
-    scheduled = any(configuration.scheduler_program in rivals.available() for configuration in used)
+    built = rivals.available()
+    scheduled = any(configuration.scheduler_program in built for configuration in used)
     compares = any(configuration.kind == SEED for configuration in used)
     if scheduled and compares:
         raise Fail("CONFIGS: rules of ancestors and the schedulers of sched_ext are in different kernels; measure them in "

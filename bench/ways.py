@@ -31,6 +31,8 @@ GROUPS = {BASELINE: ("#000000", "o", "nothing set"), TODAY: ("#e69f00", "s", "wh
           PINNED: ("#009e73", "D", "CPUs of one's own"), OURS: ("#0072b2", "^", "ours")}
 # Ways whose p99 differ by less than this, in percent, are taken to be the same: one more sample may turn them round.
 SAME_PERCENT = 10.0
+# The part of the side work of one of ours that a rival has to let the side job do, to be compared with it.
+LIKE_OURS = 0.95
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def advice(ways: Sequence[Way]) -> str:
         text.append("None of ours is the best choice here: each of them is beaten in both by another way.")
     for way in mine:
         rivals = [other for other in with_side if other.kind != OURS
-                  and (other.side or 0.0) >= 0.95 * (way.side or 0.0)]
+                  and (other.side or 0.0) >= LIKE_OURS * (way.side or 0.0)]
         if not rivals:
             continue
         rival = min(rivals, key=lambda other: other.p99)

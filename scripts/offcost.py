@@ -7,9 +7,9 @@ pristine object, byte for byte and relocation for relocation.
 
 Compiled in, static key off: functions with a static branch on the key, and those of the wakeup path, do what the
 pristine function does, and a no-op for each branch: no conditional branch or move, no call and no memory access outside
-of the stack more. That holds for what balances between nodes, too. What only the branches lead to is not executed while the key is off and is left out of the count; no-ops
-are, too, because the compiler also aligns with them. What remains is how the compiler shuffles registers in a large
-function when a line is added to it: it is shown, and bounded.
+of the stack more. That holds for what balances between nodes, too. What only the branches lead to is not executed while
+the key is off and is left out of the count; no-ops are, too, because the compiler also aligns with them. What remains is
+how the compiler shuffles registers in a large function when a line is added to it: it is shown, and bounded.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import parsers
 import schedulers
 from suite import (BASELINE, FULL, HIGHER, HOST, LOWER, OURS, PINNED, QUICK, TODAY, Bench, Configuration, Figure,
                    Layout, Metric, Setting, Suite, Verdict, View, cpu_list)
+from ways import LIKE_OURS
 
 APPS = Path(__file__).resolve().parent.parent / "apps"
 FILES = {f"lab/{path.name}": path for path in sorted(APPS.iterdir())} | {"etc/passwd": APPS / "passwd"}
@@ -29,15 +30,15 @@ CONNECTIONS, THREADS = 16, 2
 class Service:
     """A server: the command that it is, how to prepare for it, and the client that saturates it.
 
-    In `start` and `saturate`, "$@" is what comes before a command. `kind` is what bench/workloads/ask calls it; the
-    empty one has clients of its own in `saturate` and `paced`.
+    In `start` and `saturate`, "$@" is what comes before a command. `kind` is what bench/workloads/ask calls it, which
+    is the client where `saturate` or `paced` is empty; without a kind, both are clients of its own.
     """
 
     name: str
     port: int
     programs: tuple[str, ...]
     start: str
-    saturate: str
+    saturate: str = ""
     prepare: str = ":"
     kind: str = ""
     paced: str = ""
@@ -57,9 +58,7 @@ REDIS = Service(
              '-n $(awk "BEGIN { print int($capacity * WORK) }")')
 MEMCACHED = Service(
     "memcached", 17002, ("memcached",), kind="memcached",
-    start='exec "$@" memcached -u root -l 127.0.0.1 -p 17002 -U 0 -t 4',
-    saturate='"$@" ask --kind memcached --port 17002 --connections 16 --threads 2 --keys 200 --size 1024 --json '
-             "--warmup 0.3 --runtime WORK")
+    start='exec "$@" memcached -u root -l 127.0.0.1 -p 17002 -U 0 -t 4')
 NGINX = Service(
     "nginx", 17003, ("nginx", "wrk"), kind="http",
     prepare='mkdir -p /tmp/bench.kept/nginx/www && head -c 1024 /dev/zero > /tmp/bench.kept/nginx/www/1024',
@@ -68,7 +67,8 @@ NGINX = Service(
              '-s "$files/wrk.lua" http://127.0.0.1:17003/1024')
 # As nobody, since it refuses to be root; the files are in memory, so nothing has to reach a disk.
 AS_NOBODY = "/bin/setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp TZ=GMT"
-PGBENCH = "pgbench -h /tmp -p 17004 -U nobody -S -n -c 8 -j 2"
+PGBENCH = "pgbench -h /tmp -p 17004 -U nobody"
+SELECTING = f"{PGBENCH} -S -n -c 8 -j 2"
 POSTGRES = Service(
     "postgres", 17004, ("postgres", "initdb", "pgbench", "setpriv"),
     # What is only made, and not measured, need not have caches.
@@ -78,15 +78,15 @@ POSTGRES = Service(
 	AS initdb -D /tmp/bench.kept/pg/data --no-locale -E UTF8 -A trust --no-sync > $out/initdb 2>&1 || failed
 	start env > $out/populating 2>&1 &
 	populating=$!
-	ready && AS pgbench -h /tmp -p 17004 -U nobody -i -q -s 1 -n postgres > $out/populated 2>&1 || failed
+	ready && AS PGBENCH -i -q -s 1 -n postgres > $out/populated 2>&1 || failed
 	kill -INT $populating
 	wait $populating
 	lab-mark on 2> /dev/null || :
-}""".replace("AS", AS_NOBODY),
+}""".replace("AS", AS_NOBODY).replace("PGBENCH", PGBENCH),
     start=f'exec "$@" {AS_NOBODY} postgres -D /tmp/bench.kept/pg/data -p 17004 -k /tmp -c listen_addresses= '
           "-c fsync=off -c shared_buffers=64MB -c autovacuum=off -c max_connections=32",
-    saturate=f'logged "$@" {PGBENCH} -T $(awk "BEGIN {{ print int(WORK + 0.99) }}")',
-    paced=f'logged "$@" {PGBENCH} -R $rate -T $(awk "BEGIN {{ print int(WORK + 0.99) }}")')
+    saturate=f'logged "$@" {SELECTING} -T $(awk "BEGIN {{ print int(WORK + 0.99) }}")',
+    paced=f'logged "$@" {SELECTING} -R $rate -T $(awk "BEGIN {{ print int(WORK + 0.99) }}")')
 SERVICES = (REDIS, MEMCACHED, NGINX, POSTGRES)
 
 # A side job tells its work when it is ended: runs with fractions, or what its program counts.
@@ -248,14 +248,15 @@ migrations
 def places(service: Service, mark: str = "") -> dict[str, str]:
     """What is the service's in the commands of a benchmark."""
     paced = service.paced or f'"$@" {service.ask} --rate $rate --warmup 0.3 --runtime WORK'
+    saturate = service.saturate or f'"$@" {service.ask} --warmup 0.3 --runtime WORK'
     closed = f"{service.ask} --warmup 0.2 --runtime 0.4" if service.kind else "calibrating() { SATURATE; }; calibrating"
     ready = (service.ask.replace(f"--connections {CONNECTIONS} --threads {THREADS}", "--connections 1 --threads 1")
              + " --runtime 0.05" if service.kind else
-             "tries=0; until pgbench -h /tmp -p 17004 -U nobody -n -t 1 -f \"$files/nothing.sql\" postgres; do "
+             f"tries=0; until {PGBENCH} -n -t 1 -f \"$files/nothing.sql\" postgres; do "
              "tries=$((tries + 1)); [ $tries -lt 200 ] || return 1; sleep 0.05; done")
     return {f"{name}{mark}": value for name, value in (
         ("CALIBRATE", closed), ("PREPARE", service.prepare), ("START", service.start), ("READY", ready),
-        ("SATURATED", str(SATURATED)), ("SATURATE", service.saturate), ("PACED", paced), ("NAME", service.name))}
+        ("SATURATED", str(SATURATED)), ("SATURATE", saturate), ("PACED", paced), ("NAME", service.name))}
 
 
 def scene(service: Service, text: str, side: str = "", second: Service | None = None) -> str:
@@ -429,11 +430,6 @@ BESIDES = tuple(beside(*pair) for pair in PAIRS)
 
 TWO = (together(REDIS, MEMCACHED), together(NGINX, POSTGRES))
 
-# Of ours' side work, in percent, which a rival has to keep to be compared with it
-LIKE_OURS = 95.0
-
-Judge = Callable[[View, Mapping[str, Any]], Verdict]
-
 
 def best(view: View, bench: str, load: int, names: Iterable[str], metric: str, least_side: float = 0.0
          ) -> tuple[float, str] | None:
@@ -458,7 +454,7 @@ def tail_beside(view: View, _: Mapping[str, Any]) -> Verdict:
         for load in view.loads(bench):
             if not (mine := best(view, bench, load, names_of(view, OURS), "p99")):
                 continue
-            side = (view.value(bench, mine[1], load, "side") or 0.0) * LIKE_OURS / 100
+            side = (view.value(bench, mine[1], load, "side") or 0.0) * LIKE_OURS
             if not (theirs := best(view, bench, load, names_of(view, TODAY, PINNED, BASELINE), "p99", side)):
                 continue
             gain = 100 * (1 - mine[0] / theirs[0])

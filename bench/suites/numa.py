@@ -222,5 +222,5 @@ SUITE = Suite(
     benches=tuple(map(general, (STREAM, CACHED, PAIRS, TBENCH, INTERLEAVE, TOGETHER))),
     topologies=("zen", "xeon", "4x2x2x2"), configurations=CONFIGURATIONS, samples={FULL: 5, QUICK: 1, HOST: 5},
     page="bench/numa.md", quick_topologies=("zen",), figures=FIGURES, least_llcs=2,
-    quick_configurations=("before-5.18", "mailing", "fork_spread", "fork_affine", "fork_spread+wake_hold", "fork_affine+wake_affine", "numactl",
-                          "spread+affine", "half-stream", "half-pairs", "node", "cores", "apart"))
+    quick_configurations=("before-5.18", "mailing", "fork_spread", "fork_affine", "fork_spread+wake_hold",
+                          "fork_affine+wake_affine", "numactl", "spread+affine", "half-stream", "half-pairs", "node", "cores", "apart"))
