@@ -106,14 +106,61 @@ static void end_after(double seconds)
 		die(&program, EXIT_FAILED, "a timer: %s", strerror(errno));
 }
 
+/* Runs that were over, their CPU time, and that of all that was begun [s] */
+static unsigned long runs;
+static double done, all;
+
+/* Begins a run where one is over, until the time is. */
+static void run_again(char **command, pid_t *pids)
+{
+	struct rusage usage;
+	unsigned long at;
+	int status;
+
+	while (!over) {
+		pid_t pid = wait4(-1, &status, 0, &usage);
+
+		if (pid < 0)
+			continue;
+		for (at = 0; at < params.jobs && pids[at] != pid; at++)
+			;
+		/* What a run has left behind is not a run. */
+		if (at == params.jobs)
+			continue;
+		if (status)
+			die(&program, EXIT_FAILED, "%s has failed: %s %d", command[0],
+			    WIFEXITED(status) ? "status" : "signal",
+			    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		runs++;
+		done += cpu_of(&usage);
+		pids[at] = over ? 0 : begin_run(command);
+	}
+}
+
+static void end_runs(const pid_t *pids)
+{
+	struct rusage usage;
+
+	for (unsigned long i = 0; i < params.jobs; i++)
+		if (pids[i] > 0)
+			kill(-pids[i], SIGKILL);
+	all = done;
+	for (;;) {
+		pid_t pid = wait4(-1, NULL, 0, &usage);
+
+		if (pid > 0)
+			all += cpu_of(&usage);
+		else if (errno != EINTR)
+			break;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	pid_t pids[MAX_JOBS];
-	unsigned long runs = 0, at;
-	double done = 0, all = 0, each, seconds;
+	double each, seconds;
 	uint64_t began;
-	struct rusage usage;
-	int status, options = 0;
+	int options = 0;
 	char **command;
 	cpu_set_t allowed;
 
@@ -134,37 +181,9 @@ int main(int argc, char **argv)
 	end_after(params.runtime);
 	for (unsigned long i = 0; i < params.jobs; i++)
 		pids[i] = begin_run(command);
-	while (!over) {
-		pid_t pid = wait4(-1, &status, 0, &usage);
-
-		if (pid < 0)
-			continue;
-		for (at = 0; at < params.jobs && pids[at] != pid; at++)
-			;
-		/* What a run has left behind is not a run. */
-		if (at == params.jobs)
-			continue;
-		if (status)
-			die(&program, EXIT_FAILED, "%s has failed: %s %d", command[0],
-			    WIFEXITED(status) ? "status" : "signal",
-			    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-		runs++;
-		done += cpu_of(&usage);
-		pids[at] = over ? 0 : begin_run(command);
-	}
+	run_again(command, pids);
 	seconds = (double)(now_ns() - began) / NSEC_PER_SEC;
-	all = done;
-	for (unsigned long i = 0; i < params.jobs; i++)
-		if (pids[i] > 0)
-			kill(-pids[i], SIGKILL);
-	for (;;) {
-		pid_t pid = wait4(-1, &status, 0, &usage);
-
-		if (pid > 0)
-			all += cpu_of(&usage);
-		else if (errno != EINTR)
-			break;
-	}
+	end_runs(pids);
 	if (!runs && !params.each)
 		die(&program, EXIT_FAILED, "no run of %s was over after %g s", command[0],
 		    seconds);

@@ -256,18 +256,35 @@ static size_t answer_length(const struct connection *connection)
 	return body + 4 - connection->buffer + strtoul(length + sizeof(header) - 1, NULL, 10);
 }
 
-static void check_answer(const struct connection *connection, size_t length)
+/*
+ * What is there begins as the answer has to: an error may be shorter, and would be waited for
+ * in vain. Returns how long that beginning is.
+ */
+static size_t check_begin(const struct connection *connection)
 {
-	char expected[MAX_HEAD];
-	size_t after = strlen(protocol->after), begin;
+	const char *expected = protocol->stored;
+	char head[MAX_HEAD];
+	size_t length;
 
 	if (connection->set) {
-		if (memcmp(connection->buffer, protocol->stored, length))
-			refuse_answer(connection);
-		return;
+		length = strlen(expected);
+	} else {
+		length = protocol->got(head, connection->key);
+		expected = head;
 	}
-	begin = protocol->got(expected, connection->key);
-	if (length < begin + params.size || memcmp(connection->buffer, expected, begin) ||
+	if (memcmp(connection->buffer, expected, length < connection->got ? length : connection->got))
+		refuse_answer(connection);
+	return length;
+}
+
+/* The rest of a complete answer */
+static void check_rest(const struct connection *connection, size_t begin, size_t length)
+{
+	size_t after = strlen(protocol->after);
+
+	if (connection->set)
+		return;
+	if (length < begin + params.size ||
 	    memcmp(connection->buffer + length - after, protocol->after, after) ||
 	    memcmp(connection->buffer + length - after - params.size, value, params.size))
 		refuse_answer(connection);
@@ -276,7 +293,7 @@ static void check_answer(const struct connection *connection, size_t length)
 /* Whether the answer is complete; it has then been looked at. */
 static bool receive(struct connection *connection)
 {
-	size_t length;
+	size_t begin, length;
 	ssize_t got;
 
 	got = recv(connection->fd, connection->buffer + connection->got,
@@ -288,23 +305,16 @@ static bool receive(struct connection *connection)
 		    got ? strerror(errno) : "end of file");
 	connection->got += got;
 	connection->buffer[connection->got] = 0;
+	begin = check_begin(connection);
 	length = answer_length(connection);
-	/* An error is shorter than an answer, and would be waited for in vain. */
 	if (!length || connection->got < length) {
-		char expected[MAX_HEAD];
-		size_t begin = connection->set ? strlen(protocol->stored) :
-						 (size_t)protocol->got(expected, connection->key);
-
-		if (connection->got < begin)
-			begin = connection->got;
-		if (memcmp(connection->buffer, connection->set ? protocol->stored : expected, begin) ||
-		    connection->got == sizeof(connection->buffer) - 1)
+		if (connection->got == sizeof(connection->buffer) - 1)
 			refuse_answer(connection);
 		return false;
 	}
 	if (connection->got > length)
 		refuse_answer(connection);
-	check_answer(connection, length);
+	check_rest(connection, begin, length);
 	connection->busy = false;
 	return true;
 }
