@@ -278,6 +278,36 @@ static __always_inline bool steer_wake_yields(struct task_struct *p,
 	       __steer_wake_yields(p, curr);
 }
 
+#else /* !CONFIG_CGROUP_STEER */
+
+static inline int steer_tg_online(struct task_group *tg) { return 0; }
+static inline void steer_tg_offline(struct task_group *tg) { }
+static inline void steer_tg_free(struct task_group *tg) { }
+static inline void steer_stat_show(struct seq_file *sf, struct task_group *tg) { }
+static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync)
+{
+	return -1;
+}
+
+static inline int steer_fork_cpu(struct task_struct *p, int parent_cpu) { return -1; }
+
+static inline void steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle,
+				     long *imbalance, const struct sched_domain *sd,
+				     unsigned int *flags) { }
+/* No functions: to inline one, the compiler would lay out its caller another way. */
+#define steer_numa_stays(rq, dst_cpu, sd, flags) \
+	((void)(rq), (void)(dst_cpu), (void)(sd), (void)(flags), false)
+#define steer_to_nid(p, dst_nid, src_running, dst_running, allowed) \
+	((void)(p), (void)(dst_nid), (void)(src_running), (void)(dst_running), (allowed))
+static inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
+				      struct sched_domain *sd) { return false; }
+static inline u64 steer_slice(struct sched_entity *se, u64 base) { return base; }
+static inline bool steer_wake_yields(struct task_struct *p,
+				     struct task_struct *curr) { return false; }
+
+#endif /* CONFIG_CGROUP_STEER */
+
+/* Depends on CONFIG_CGROUP_STEER. */
 #ifdef CONFIG_CGROUP_STEER_ENERGY
 /**
  * steer_energy_asked - is a task of the fair class to be placed by what it costs?
@@ -328,43 +358,11 @@ static __always_inline void steer_energy_tick(struct rq *rq, struct task_struct 
 	if (steer_energy_asked(p))
 		__steer_energy_tick(rq, p);
 }
-#else
+#else /* !CONFIG_CGROUP_STEER_ENERGY */
 static inline bool steer_energy_asked(struct task_struct *p) { return false; }
 #define steer_energy_wakes(p, by_default)		((void)(p), (by_default))
 #define steer_energy_cpu(p, prev_cpu, otherwise)	((otherwise)(p, prev_cpu))
 static inline void steer_energy_tick(struct rq *rq, struct task_struct *p) { }
-#endif
-
-#else /* !CONFIG_CGROUP_STEER */
-
-static inline int steer_tg_online(struct task_group *tg) { return 0; }
-static inline void steer_tg_offline(struct task_group *tg) { }
-static inline void steer_tg_free(struct task_group *tg) { }
-static inline void steer_stat_show(struct seq_file *sf, struct task_group *tg) { }
-static inline int steer_wake_cpu(struct task_struct *p, int prev_cpu, int target, bool sync)
-{
-	return -1;
-}
-
-static inline int steer_fork_cpu(struct task_struct *p, int parent_cpu) { return -1; }
-
-static inline void steer_numa_uneven(struct sched_group *busiest, int dst_cpu, int more_idle,
-				     long *imbalance, const struct sched_domain *sd,
-				     unsigned int *flags) { }
-/* No functions: to inline one, the compiler would lay out its caller another way. */
-#define steer_numa_stays(rq, dst_cpu, sd, flags) \
-	((void)(rq), (void)(dst_cpu), (void)(sd), (void)(flags), false)
-#define steer_to_nid(p, dst_nid, src_running, dst_running, allowed) \
-	((void)(p), (void)(dst_nid), (void)(src_running), (void)(dst_running), (allowed))
-static inline bool steer_balance_hold(struct task_struct *p, int dst_cpu,
-				      struct sched_domain *sd) { return false; }
-#define steer_energy_wakes(p, by_default)		((void)(p), (by_default))
-#define steer_energy_cpu(p, prev_cpu, otherwise)	((otherwise)(p, prev_cpu))
-static inline void steer_energy_tick(struct rq *rq, struct task_struct *p) { }
-static inline u64 steer_slice(struct sched_entity *se, u64 base) { return base; }
-static inline bool steer_wake_yields(struct task_struct *p,
-				     struct task_struct *curr) { return false; }
-
-#endif /* CONFIG_CGROUP_STEER */
+#endif /* CONFIG_CGROUP_STEER_ENERGY */
 
 #endif /* _KERNEL_SCHED_STEER_H */

@@ -40,9 +40,9 @@
  * Fork, exec, load balancing, slices
  * ----------------------------------
  * fork_affine stays in the parent's LLC while as many CPUs as a core has threads
- * are idle there. fork_spread goes to the node and LLC with fewest tasks of the own group
- * that has an idle CPU. What both say about nodes holds for the load
- * balancer and NUMA balancing, too: see steer_numa.c. A task with a wake hint stays in
+ * are idle there. fork_spread goes to the node and LLC with an idle CPU and the fewest tasks
+ * of the own group. What both say about nodes holds for the load balancer and NUMA
+ * balancing, too: see steer_numa.c. A task with a wake hint stays in
  * its LLC while that is not overloaded; it is refused after LBF_ALL_PINNED was cleared, so that its
  * queue never looks pinned by affinity, and only until the domain has failed
  * cache_nice_tries times. slice_short and slice_long scale the EEVDF request when a
