@@ -301,7 +301,8 @@ def build(target: Target, release: str, kind: Kind = PLAIN) -> Path:
     if target.arch != "x86_64":
         raise Fail(f"ARCH={target.arch}: machines with GRUB on a disk are made for x86_64 only")
     if missing := [name for name, package in (("mmdebstrap",) * 2, ("fakeroot",) * 2, ("qemu-img", "qemu-utils"))
-                   if not shutil.which(name)] + ([] if Path("/sbin/sfdisk").exists() else ["sfdisk"]):
+                   if not shutil.which(name)] + [str(path) for path in (
+                       Path("/sbin/sfdisk"), *((UEFI, UEFI_VARIABLES) if kind.uefi else ())) if not path.exists()]:
         raise Fail(f"{', '.join(missing)} is missing; run: scripts/setup image")
     work = target.build / target.arch / "debian" / "-".join(filter(None, (release, kind.name)))
     disk, stamp = work / "disk.raw", work / "stamp"

@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -150,6 +150,19 @@ class Build:
     packages: Sequence[Path]
 
 
+@dataclass(frozen=True)
+class Repository:
+    """What a machine takes packages from: signed with a key of its own, and served at an address."""
+
+    directory: Path
+    key: repo.Key
+    uri: str
+
+    def add(self, build: Build) -> None:
+        repo.add(build.packages, self.directory)
+        repo.publish(self.directory, self.key)
+
+
 def make_build(target: Target, flavour: str, number: int) -> Build:
     os.environ["BUILD"] = str(number) if number else ""
     packages = deb.packages_in(target.build / target.arch, flavour) or deb.build(target, flavour)
@@ -159,110 +172,113 @@ def make_build(target: Target, flavour: str, number: int) -> Build:
     return Build(release, release_version.of_packages(os.environ), repo.collect(target, os.environ))
 
 
-def walk(machine: Machine, out: Path, name: str, flavour: str, builds: Sequence[Build], key: repo.Key,
-         only: str) -> list[Test]:
+def walk(walked: Walk, served: Repository, flavour: str, builds: Sequence[Build], only: str) -> None:
     """From Debian's kernel to ours, on to the next build, back, and away again."""
+    machine, uri = walked.machine, served.uri
     first, second = builds
     modules = flavour != "small"
-    transcript = out / f"transcript-{name}.txt"
-    transcript.write_text("", encoding="utf-8")
-    walked = Walk(machine, transcript)
-    repository = out / f"repo-{name}"
-    repo.add(first.packages, repository)
-    repo.publish(repository, key)
-    with Served(repository) as served:
-        uri = served.uri
-        walked.boot("the machine as it is")
-        debian = machine.release
-        walked.check("begins with Debian's kernel", "steer" not in debian, debian)
-        machine.run(f"printf '{APT}' >/etc/apt/apt.conf.d/90walk")
-        machine.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*")
-        walked.section("install", "Install", uri, flavour)
-        walked.does("kselftests are installed", "apt-get install steer-selftests", seconds=LONG)
-        if modules:
-            walked.section("modules", "Modules", uri, flavour)
+    walked.boot("the machine as it is")
+    debian = machine.release
+    walked.check("begins with Debian's kernel", "steer" not in debian, debian)
+    machine.run(f"printf '{APT}' >/etc/apt/apt.conf.d/90walk")
+    machine.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*")
+    walked.section("install", "Install", uri, flavour)
+    walked.does("kselftests are installed", "apt-get install steer-selftests", seconds=LONG)
+    if modules:
+        walked.section("modules", "Modules", uri, flavour)
 
-        walked.boot("by GRUB's default entry")
-        walked.runs("after the installation", first.release)
-        walked.no_failed_unit("our kernel")
-        if modules:
-            walked.does("a module of DKMS", f"modprobe {DKMS_MODULE} && dkms status", first.release)
-        walked.three_ways()
-        # By now a unit uses the cpu controller: without one, no group has the files that doctor looks for.
-        said = walked.does("doctor", "cgctl doctor", "this kernel has cpu.hint", "cgctl.service runs")
-        walked.check("doctor finds nothing missing", "missing" not in said, said)
-        # Tests that count the groups with a hint want to be the only ones to have one.
-        walked.run("systemctl stop web")
-        walked.selftests(only)
-        walked.does("a service with a policy is left", "systemctl enable --now web", seconds=60)
+    walked.boot("by GRUB's default entry")
+    walked.runs("after the installation", first.release)
+    walked.no_failed_unit("our kernel")
+    if modules:
+        walked.does("a module of DKMS", f"modprobe {DKMS_MODULE} && dkms status", first.release)
+    walked.three_ways()
+    # By now a unit uses the cpu controller: without one, no group has the files that doctor looks for.
+    said = walked.does("doctor", "cgctl doctor", "this kernel has cpu.hint", "cgctl.service runs")
+    walked.check("doctor finds nothing missing", "missing" not in said, said)
+    # Tests that count the groups with a hint want to be the only ones to have one.
+    walked.run("systemctl stop web")
+    walked.selftests(only)
+    walked.does("a service with a policy is left", "systemctl enable --now web", seconds=60)
 
-        walked.section("one boot of Debian's", "One boot of another kernel", uri, flavour)
-        walked.boot("Debian's kernel, by choice")
-        walked.runs("by choice", debian)
-        walked.no_failed_unit("Debian's kernel, with policies and drop-ins")
-        walked.check("the service with the policy runs", "active" == machine.run("systemctl is-active web")[1].strip())
-        status, output = walked.run("cgctl show web.service")
-        walked.check("cgctl says what is missing", status and "kernel" in output, output)
-        walked.run("systemctl status --no-pager cgctl.service | head -n 12")
+    walked.section("one boot of Debian's", "One boot of another kernel", uri, flavour)
+    walked.boot("Debian's kernel, by choice")
+    walked.runs("by choice", debian)
+    walked.no_failed_unit("Debian's kernel, with policies and drop-ins")
+    walked.check("the service with the policy runs", "active" == machine.run("systemctl is-active web")[1].strip())
+    status, output = walked.run("cgctl show web.service")
+    walked.check("cgctl says what is missing", status and "kernel" in output, output)
+    walked.run("systemctl status --no-pager cgctl.service | head -n 12")
 
-        repo.add(second.packages, repository)
-        repo.publish(repository, key)
-        walked.section("upgrade", "Upgrade", uri, flavour)
-        walked.boot("the next build, by GRUB's default entry")
-        walked.runs("after the upgrade", second.release)
-        walked.no_failed_unit("the next build")
-        walked.does("doctor after the upgrade", "cgctl doctor", "cgctl.service runs")
-        walked.does("the policy is there", "cat /sys/fs/cgroup/system.slice/web.service/cpu.hint", "tail_latency")
-        walked.does("the kernel before is there", f"ls /boot/vmlinuz-{first.release}")
+    served.add(second)
+    walked.section("upgrade", "Upgrade", uri, flavour)
+    walked.boot("the next build, by GRUB's default entry")
+    walked.runs("after the upgrade", second.release)
+    walked.no_failed_unit("the next build")
+    walked.does("doctor after the upgrade", "cgctl doctor", "cgctl.service runs")
+    walked.does("the policy is there", "cat /sys/fs/cgroup/system.slice/web.service/cpu.hint", "tail_latency")
+    walked.does("the kernel before is there", f"ls /boot/vmlinuz-{first.release}")
 
-        back = commands(PAGE.read_text(encoding="utf-8"), "Go back", uri, flavour)
-        for command in back:
-            for example, value in (("6.12.117-1~deb12u1+~steer0.1.0", walked_version(first)),
-                                   ("6.12.117-steer0.1.1-cloud", second.release),
-                                   ("cgctl=0.1.0", f"cgctl={first.version}")):
-                command = command.replace(example, value)
-            if not command.startswith("systemctl reboot"):
-                walked.does(f"back: {command[:60]}", command, seconds=LONG)
-        walked.boot("the first build again")
-        walked.runs("after going back", first.release)
+    back = commands(PAGE.read_text(encoding="utf-8"), "Go back", uri, flavour)
+    for command in back:
+        for example, value in (("6.12.117-1~deb12u1+~steer0.1.0", walked_version(first)),
+                               ("6.12.117-steer0.1.1-cloud", second.release),
+                               ("cgctl=0.1.0", f"cgctl={first.version}")):
+            command = command.replace(example, value)
+        if not command.startswith("systemctl reboot"):
+            walked.does(f"back: {command[:60]}", command, seconds=LONG)
+    walked.boot("the first build again")
+    walked.runs("after going back", first.release)
 
-        walked.section("removal", "Remove", uri, flavour)
-        walked.boot("after the removal")
-        walked.runs("after the removal", debian)
-        walked.no_failed_unit("after the removal, drop-ins left over")
-        walked.does("what is left", "ls /boot /etc/systemd/system/web.service.d")
-        left = machine.run("ls -R /boot /lib/modules | grep steer")[1]
-        walked.check("no kernel of ours is left", not left, left)
-        machine.leave("poweroff")
-    return walked.tests
+    walked.section("removal", "Remove", uri, flavour)
+    walked.boot("after the removal")
+    walked.runs("after the removal", debian)
+    walked.no_failed_unit("after the removal, drop-ins left over")
+    walked.does("what is left", "ls /boot /etc/systemd/system/web.service.d")
+    left = machine.run("ls -R /boot /lib/modules | grep steer")[1]
+    walked.check("no kernel of ours is left", not left, left)
+    machine.leave("poweroff")
 
 
 def walked_version(build: Build) -> str:
     return next(path.name.split("_")[1] for path in build.packages if path.name.startswith("linux-image-steer"))
 
 
-def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test]:
-    if release not in RELEASES:
-        raise Fail(f"RELEASE={release}: the walk is made for {' and '.join(RELEASES)}")
+def on_machine(target: Target, name: str, command: str, release: str, kind: Kind, builds: Sequence[Build],
+               way: Callable[[Walk, Repository], None]) -> list[Test]:
+    """Walk a way on a fresh machine, with the first of the builds in its repository, and write down what came of it."""
     out = target.build / target.arch / "install-test"
     out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
-    builds = [make_build(target, flavour, number) for number in (0, int(release_version.of_source().split(".")[2]) + 1)]
-    disk = out / f"{release}.raw"
-    debian_disk.copy_sparse(debian_disk.build(target, release, Kind("dkms", DKMS)), disk)
-    shutil.rmtree(out / f"repo-{release}", ignore_errors=True)
-    machine = Machine(disk, out / f"logs-{release}", accelerator(target.arch) == "kvm")
-    tests: list[Test] = []
+    disk, variables, directory = out / f"{name}.raw", out / f"{name}.vars", out / f"repo-{name}"
+    debian_disk.copy_sparse(debian_disk.build(target, release, kind), disk)
+    if kind.uefi:
+        shutil.copyfile(debian_disk.UEFI_VARIABLES, variables)
+    shutil.rmtree(directory, ignore_errors=True)
+    machine = Machine(disk, out / f"logs-{name}", accelerator(target.arch) == "kvm", variables if kind.uefi else None)
+    walked = Walk(machine, out / f"transcript-{name}.txt")
+    walked.transcript.write_text("", encoding="utf-8")
     try:
-        with tempfile.TemporaryDirectory() as home:
-            tests = walk(machine, out, release, flavour, builds, repo.key({"HOME": home}), only)
+        with tempfile.TemporaryDirectory() as home, Served(directory) as served:
+            repository = Repository(directory, repo.key({"HOME": home}), served.uri)
+            repository.add(builds[0])
+            way(walked, repository)
     finally:
         machine.stop()
-        disk.unlink(missing_ok=True)
-        consoles = sorted((out / f"logs-{release}").glob("console*"))
-        tests += ktap.complaints("".join(path.read_text(errors="replace") for path in consoles))
-    write_result(out / f"result-{release}.txt", "make install-test", release, builds, tests, time.monotonic() - begin)
+        for path in (disk, variables):
+            path.unlink(missing_ok=True)
+    consoles = sorted((out / f"logs-{name}").glob("console*"))
+    tests = walked.tests + ktap.complaints("".join(path.read_text(errors="replace") for path in consoles))
+    write_result(out / f"result-{name}.txt", command, release, builds, tests, time.monotonic() - begin)
     return tests
+
+
+def run(target: Target, release: str, flavour: str, only: str = "") -> list[Test]:
+    if release not in RELEASES:
+        raise Fail(f"RELEASE={release}: the walk is made for {' and '.join(RELEASES)}")
+    builds = [make_build(target, flavour, number) for number in (0, int(release_version.of_source().split(".")[2]) + 1)]
+    return on_machine(target, release, "make install-test", release, Kind("dkms", DKMS), builds,
+                      lambda walked, served: walk(walked, served, flavour, builds, only))
 
 
 def write_result(path: Path, command: str, release: str, builds: Sequence[Build], tests: list[Test],

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,14 +21,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import deb  # noqa: E402
-import debian_disk  # noqa: E402
 import install_test  # noqa: E402
 import ktap  # noqa: E402
-import repo  # noqa: E402
 from common import Fail, Target, run_main  # noqa: E402
-from debian_disk import Kind, Machine, Served  # noqa: E402
+from debian_disk import Kind, Machine  # noqa: E402
 from install_test import DKMS, DKMS_MODULE, PAGE, Walk, commands  # noqa: E402
-from run import accelerator  # noqa: E402
 from terminal import Screen  # noqa: E402
 
 KIND = Kind("secure-boot", ("mokutil", "sbsigntool", "openssl", *DKMS), uefi=True)
@@ -145,31 +140,9 @@ def walk(walked: Walk, uri: str, flavour: str, release: str) -> None:
 
 
 def run(target: Target, release: str, flavour: str) -> list[ktap.Test]:
-    out = target.build / target.arch / "install-test"
-    out.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
     build = install_test.make_build(target, flavour, 0)
-    name = f"secure-boot-{release}"
-    disk, variables, repository = out / f"{name}.raw", out / f"{name}.vars", out / f"repo-{name}"
-    debian_disk.copy_sparse(debian_disk.build(target, release, KIND), disk)
-    shutil.copyfile(debian_disk.UEFI_VARIABLES, variables)
-    machine = Machine(disk, out / f"logs-{name}", accelerator(target.arch) == "kvm", variables)
-    walked = Walk(machine, out / f"transcript-{name}.txt")
-    walked.transcript.write_text("", encoding="utf-8")
-    shutil.rmtree(repository, ignore_errors=True)
-    try:
-        with tempfile.TemporaryDirectory() as home:
-            repo.add(build.packages, repository)
-            repo.publish(repository, repo.key({"HOME": home}))
-        with Served(repository) as served:
-            walk(walked, served.uri, flavour, build.release)
-    finally:
-        machine.stop()
-        for path in (disk, variables):
-            path.unlink(missing_ok=True)
-    install_test.write_result(out / f"result-{name}.txt", "make install-test SECURE_BOOT=1", release, [build],
-                              walked.tests, time.monotonic() - begin)
-    return walked.tests
+    return install_test.on_machine(target, f"secure-boot-{release}", "make install-test SECURE_BOOT=1", release, KIND,
+                                   [build], lambda walked, served: walk(walked, served.uri, flavour, build.release))
 
 
 def main() -> int:
